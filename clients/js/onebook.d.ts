@@ -187,8 +187,8 @@ export interface BookOptions {
     /** With `fees`: the worst price before fees, exchanges that take no part, the most exchanges of a split. */
     limit?: string; exclude?: string[]; max_exchanges?: number;
   } | null;
-  /** Taker fees in percent by exchange as decimal text, "*" for all others. */
-  fees?: Record<string, string> | null;
+  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the table of the API key. */
+  fees?: Record<string, string> | "key" | null;
   /** Levels by the price after the fee; needs `fees`. */
   net?: boolean;
   /** Only levels within so many basis points of the mid, as decimal text. */

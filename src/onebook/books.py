@@ -158,7 +158,7 @@ class LiveBook:
         if self.core.overlaid:
             received_us = wall_us - round((now - self.top_received_at) * 1_000_000)
             top = LayerTimes(_known(self.top_at), received_us)
-        offset = self.skew.offset()
+        offset = self.skew.offset(now)
         if offset is None:
             return ExchangeTimes(top, depth, None, None)
         error_us = None if offset.error_s is None else round(offset.error_s * 1_000_000)

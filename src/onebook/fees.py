@@ -5,7 +5,7 @@ a table does not name. An exchange without a fee has no net price: it is never t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ FEE_MAX: Final = 10  # percent of a fee or of a rebate
 FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eight more than prices
 FEES_MAX: Final = 256  # entries of a table
 OTHERS: Final = "*"
+KEY_TABLE: Final = "key"  # as the option `fees`: the table of the API key
 
 _PERCENT = re.compile(r"-?(?:0|[1-9][0-9]?)(?:\.[0-9]{1,12})?", re.ASCII).fullmatch
 
@@ -31,6 +32,9 @@ class TakerFees(dict[str, str]):
             return self._hash
 
 
+NO_FEES: Final = TakerFees()
+
+
 class ExchangeFees(NamedTuple):
     """The fees of some exchanges: those with one, and the names of those without."""
 
@@ -47,6 +51,15 @@ def fee_table(fees: Mapping[str, str]) -> TakerFees:
     if len(fees) > FEES_MAX:
         raise ValueError(f"A table has at most {FEES_MAX} fees, not {len(fees)}.")
     return TakerFees((name, fee_text(fees[name])) for name in sorted(fees))
+
+
+def named_table(fees: Mapping[str, str], known: Callable[[str], str]) -> TakerFees:
+    """Check a table that may use former names of exchanges; `known` returns ours, or raises.
+
+    Raises:
+        ValueError: A fee is invalid, or there are too many.
+    """
+    return fee_table({name if name == OTHERS else known(name): fees[name] for name in fees})
 
 
 def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:

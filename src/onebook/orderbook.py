@@ -564,7 +564,7 @@ def require_plain(callback: Callable[..., object]) -> None:
 # Names
 
 ALL: Final = "all"
-NEAR: Final = 0.5  # minimum similarity of a suggested name
+NEAR: Final = 0.55  # minimum similarity of a suggested name
 
 Names = str | Iterable[str] | None  # exchanges: one, several, "all", "-name"; None is all
 
@@ -582,6 +582,12 @@ def near_exchanges(asked: str, known: Iterable[str]) -> list[str]:
     """Return the names that are most similar to a misspelt one, or none."""
     name = asked.strip().lower().removeprefix("-")
     return difflib.get_close_matches(name, [*known], n=3, cutoff=NEAR)
+
+
+def meant(asked: str, known: Iterable[str]) -> str:
+    """Return a question that follows the sentence about a misspelt exchange, or nothing."""
+    near = near_exchanges(asked, known)
+    return f" Did you mean {', '.join(near)}?" if near else ""
 
 
 def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:

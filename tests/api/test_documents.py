@@ -99,14 +99,20 @@ LABELS = [
     "GET /api/v1/",
     "POST /api/v1/transactions/validate-credentials",
     "POST /api/v1/transactions",
+    "GET /api/v1/fees",
+    "PUT /api/v1/fees",
 ]
 
 
-MEANINGFUL = {"POST /api/v1/transactions", "POST /api/v1/transactions/validate-credentials"}
+MEANINGFUL = {
+    "POST /api/v1/transactions",
+    "POST /api/v1/transactions/validate-credentials",
+    "PUT /api/v1/fees",
+}
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.
 JUDGED = [(label, POSITIVE) for label in LABELS] + [
-    (label, NEGATIVE) for label in LABELS if label.startswith("POST")
+    (label, NEGATIVE) for label in LABELS if label.startswith(("POST", "PUT"))
 ]
 
 

@@ -34,9 +34,11 @@ HEALTH = "GET /api/v1/health"
 ROOT = "GET /api/v1/"
 VALIDATE = "POST /api/v1/transactions/validate-credentials"
 TRANSACTIONS = "POST /api/v1/transactions"
+FEES = "GET /api/v1/fees"
+NEW_FEES = "PUT /api/v1/fees"
 PUBLIC = (EXCHANGES, AVAILABILITY, TYPES, ROOT)
-BEARER = (STATUS, VALIDATE, TRANSACTIONS)
-POSTS = (AUTHENTICATE, VALIDATE, TRANSACTIONS)
+BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES)
+WITH_BODY = (AUTHENTICATE, VALIDATE, TRANSACTIONS, NEW_FEES)
 
 
 class Caller:
@@ -60,16 +62,15 @@ class Caller:
     async def ask(self, label: str) -> httpx.Response:
         method, path = label.split(" ")
         body: Any = {"exchange": "bybit", "transaction_types": ["transfers"]}
-        body = {AUTHENTICATE: {"api_key": self.key}, TRANSACTIONS: body}.get(
-            label, {"exchange": "bybit"}
-        )
+        bodies = {AUTHENTICATE: {"api_key": self.key}, TRANSACTIONS: body, NEW_FEES: {"fees": {}}}
+        body = bodies.get(label, {"exchange": "bybit"})
         sent: Any = {"content": self.content} if self.content else {"json": body | self.body}
         async with client_of(self.node.app) as client:
             return await client.request(
                 method,
                 path.replace("{api_key}", self.key),
                 headers=self.headers,
-                **(sent if method == "POST" else {}),
+                **(sent if label in WITH_BODY else {}),
             )
 
     async def move(self, action: str) -> None:
@@ -192,12 +193,12 @@ ROWS: list[tuple[str, str, Way]] = [
     (TRANSACTIONS, "data_limit_exceeded", used_up),
     *((label, "missing_authorization", no_header) for label in BEARER),
     *((label, "api_key_disabled", suspended) for label in BEARER),
-    *((label, "invalid_session", wrong_token) for label in BOTH),
-    *((label, "session_expired", late) for label in BOTH),
-    *((label, "invalid_request", not_json) for label in BOTH),
+    *((label, "invalid_session", wrong_token) for label in BEARER if label != STATUS),
+    *((label, "session_expired", late) for label in BEARER if label != STATUS),
+    *((label, "invalid_request", not_json) for label in (*BOTH, NEW_FEES)),
     *((label, "invalid_exchange", other_exchange) for label in BOTH),
     *((label, "exchange_error", exchange_down) for label in BOTH),
-    *((label, "request_too_large", too_large) for label in POSTS),
+    *((label, "request_too_large", too_large) for label in WITH_BODY),
     *(
         (label, "rate_limit_exceeded", too_often)
         for label in (AUTHENTICATE, USAGE, *BEARER, *PUBLIC)

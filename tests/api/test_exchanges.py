@@ -101,7 +101,7 @@ async def test_5_and_6_a_slow_vault_claims_nothing(
     monkeypatch.setattr("onebook.transactions.availability.LOOKUP_TIMEOUT_S", 0.01)
     unknown = await client.get("/api/v1/exchanges/credentials")
     assert (unknown.status_code, unknown.json()["error"]) == (503, "service_unavailable")
-    assert "unknown which credentials are set" in unknown.json()["message"]
+    assert "configured credentials are unknown" in unknown.json()["message"]
     assert int(unknown.headers["Retry-After"]) > 0
     validated = asyncio.create_task(
         client.post("/api/v1/transactions/validate-credentials", json={"exchange": "bybit"})

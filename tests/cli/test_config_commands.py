@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from onebook import config
+from onebook.cli.commands import app
 from onebook.cli.config import toml
-from onebook.cli.main import app
 
 
 def run(*words):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from longtail import without_connector
+from onebook.cli.commands import app
 from onebook.cli.exchanges import check_list
-from onebook.cli.main import app
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.rest import Rest
@@ -96,6 +96,7 @@ def test_show_takes_former_names_and_refuses_others():
     unknown = run("show", "mtgox")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith("error: Unknown exchange 'mtgox'; known: binance, ")
+    assert run("show", "krakem").stderr.endswith(". Did you mean kraken?\n")
     assert unknown.stderr.count("\n") == 1
 
 

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from onebook.cli import exchanges_live
+from onebook.cli.commands import app
 from onebook.cli.exchanges_live import file_name
-from onebook.cli.main import app
 from onebook.feeds.recording import ConnectionOpened, Received, read
 from onebook.simulator import SimulatedExchanges
 from onebook.simulator.kit.replay import scripts

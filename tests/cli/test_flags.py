@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from onebook.cli.main import app
+from onebook.cli.commands import app
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from onebook import config
 from onebook.cli import commands
-from onebook.cli.main import app
+from onebook.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("operate.md", "backup.md")

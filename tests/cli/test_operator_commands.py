@@ -157,6 +157,23 @@ def test_a_key_has_a_date_of_expiry(run: Run, key: dict[str, str]) -> None:
     refused(run("keys", "create", "alice", "--expires", "2001-01-01"), "past")
 
 
+def test_a_key_gets_a_table_of_fees(run: Run, key: dict[str, str]) -> None:
+    name = key["key_id"]
+    assert json.loads(run("keys", "fees", name, "--json").stdout) == {}
+    words = ("okex=0.080", "*=0.1", "--reason", "contract 7", "--json")
+    assert json.loads(run("keys", "fees", name, *words).stdout) == {"*": "0.1", "okx": "0.08"}
+    shown = run("keys", "fees", name).stdout.split()
+    assert shown == ["exchange", "percent", "*", "0.1", "okx", "0.08"]
+    assert json.loads(run("keys", "show", name, "--json").stdout)["fees"]["okx"] == "0.08"
+    refused(run("keys", "fees", name, "okx"), "EXCHANGE=PERCENT")
+    refused(run("keys", "fees", name, "okx=0.1", "okx=0.2"), "each exchange once")
+    refused(run("keys", "fees", name, "binanse=0.1"), "Unknown exchange 'binanse'")
+    refused(run("keys", "fees", name, "okx=much"), "decimal number of percent")
+    refused(run("keys", "fees", name, "okx=0.1", "--clear"), "either")
+    assert json.loads(run("keys", "fees", name, "--clear", "--json").stdout) == {}
+    assert run("audit").stdout.count("change_fees") == 2
+
+
 def test_a_key_gets_another_tier_and_its_own_allowance(run: Run, key: dict[str, str]) -> None:
     name = key["key_id"]
     words = ("--tier", "premium", "--allowance", "200GiB", "--reason", "contract 7")

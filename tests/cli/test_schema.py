@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from databases import KINDS, database
 from disks import filled, small_disk
-from onebook.cli.main import app
+from onebook.cli.commands import app
 from onebook.store import Store
 from onebook.store.migrations.versions import (
     r0003_operator,

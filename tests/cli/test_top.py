@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from e2e.service import settings_in
 from onebook import app
+from onebook.cli.commands import app as commands
 from onebook.cli.common import size
-from onebook.cli.main import app as commands
 from onebook.cli.top_view import Between, Readiness, Scrape, screen, span
 
 HISTOGRAM = """\

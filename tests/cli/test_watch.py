@@ -21,8 +21,8 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from client.test_watch import NO_STATS
+from onebook.cli.commands import app
 from onebook.cli.ladder import Ladder, rows
-from onebook.cli.main import app
 from onebook.client import BookLevel, BookProblem, BookView
 
 ONEBOOK = (sys.executable, "-m", "onebook")

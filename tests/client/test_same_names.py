@@ -96,6 +96,10 @@ def test_options_of_one_are_options_of_the_other_or_are_refused_in_a_sentence(na
     with pytest.raises(TypeError, match="no option dept"):
         getattr(library, name)("BTC/USDT", dept=3)
     client = AsyncOnebook("http://127.0.0.1:9", "key")
+    with pytest.raises(TypeError, match="use order_books"):
+        client.watch("BTC/USDT", merged=False)
+    with pytest.raises(TypeError, match="use order_books"):
+        client.order_book("BTC/USDT", merged=False)
     for option in LIBRARY_OPTIONS:
         with pytest.raises(TypeError, match=f"{option} is an option of the library"):
             getattr(client, name)("BTC/USDT", **{option: None})

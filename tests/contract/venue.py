@@ -164,7 +164,7 @@ class Venue:
     def body(self, path: str) -> bytes:
         """What comes back to a GET."""
         url = urlsplit(path)
-        answer = self._dialect.get(url.path, dict(parse_qsl(url.query)), self.now)
+        answer = self._dialect.served(url.path, dict(parse_qsl(url.query)), self.now)
         assert answer is not None, path
         return answer.body
 

@@ -90,7 +90,7 @@ async def test_exchanges_and_limits_change_and_no_connection_ends(tmp_path):
                     r"changed: accounts\.tiers\.basic\.requests_per_minute, feeds\.exchanges, "
                     r"gateway\.subscriptions_max\.",
                 )
-                await read_until(serve.stderr, r"take effect at a restart: server\.port\.")
+                await read_until(serve.stderr, r"need a restart: server\.port\.")
                 gone = await client.until(lambda each: each.get("reason") == "switched_off")
                 assert (gone["exchange"], gone["state"]) == ("kraken", "offline")
                 await client.until(lambda each: "data" in each)

@@ -32,7 +32,7 @@ SECRET = "ob_live_" + "S3cr3t" * 9
 # A node whose libraries fail in one way, with a key in the words of the failure.
 NODE = """
 import sys, threading, warnings
-from onebook.cli.main import app
+from onebook.cli.commands import app
 
 SECRET, way = sys.argv[1:3]
 

@@ -194,7 +194,7 @@ async def test_sighup_reads_certificate_and_log_level_again_and_ends_no_connecti
             serve.send_signal(signal.SIGHUP)
             await read_until(
                 serve.stderr,
-                r"the TLS certificate were read again; changed: log\.level\.",
+                r"the TLS certificate were reloaded; changed: log\.level\.",
             )
             second = serial_of(certificate)
             assert second != first

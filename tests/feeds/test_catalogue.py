@@ -273,7 +273,7 @@ async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
     assert caplog.messages == [
         "Cannot read the instruments of toy: invalid list: the list is empty.",
-        "Reading the instruments of toy succeeds again.",
+        "The instruments of toy can be read again.",
     ]
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
+from onebook.fees import fee_table
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
@@ -445,6 +446,17 @@ def test_an_exchange_without_a_fee_is_named_and_not_in_the_view(alice):
     assert key.exchanges == ("okx",)
 
 
+def test_the_table_of_the_key_is_that_of_the_key_when_the_view_was_opened(alice):
+    alice.client.key = replace(alice.client.key, fees=fee_table({"okx": "0.02", "*": "0.3"}))
+    reply, key = subscribed(alice, exchanges=["okx", "kraken"], fees="key", net=True)
+    assert reply["options"]["fees"] == {"kraken": "0.3", "okx": "0.02"}
+    alice.client.key = replace(alice.client.key, fees=fee_table({"okx": "0.01"}))
+    assert alice.client.subscriptions["BTC/USDT", None] is key
+    reply, _ = subscribed(alice, exchanges=["okx", "kraken"], fees="key", net=True)
+    assert reply["options"]["fees"] == {"okx": "0.01"}
+    assert reply["unknown_fee"] == ["kraken"]
+
+
 def test_a_view_without_fees_says_nothing_of_them(alice):
     reply, _ = subscribed(alice, exchanges=["okx"])
     assert "unknown_fee" not in reply
@@ -457,7 +469,8 @@ def test_a_view_without_fees_says_nothing_of_them(alice):
         ({"fees": {"okx": "x"}}, "fees: A fee is a decimal number of percent"),
         ({"fees": {"binanse": "0.1"}}, 'fees: Unknown exchange "binanse".'),
         ({"fees": {"binance": "0.1"}}, "fees: has no fee of any exchange of this view"),
-        ({"fees": "key"}, "fees: must be an object of exchange names"),
+        ({"fees": "key"}, "fees: this API key has no table of fees"),
+        ({"fees": "mine"}, "fees: must be an object of exchange names"),
         ({"fees": 1}, "fees: must be an object of exchange names"),
         ({"net": True}, "net: needs fees."),
         ({"fill": {"amounts": ["1"], "max_exchanges": 2}}, "max_exchanges need fees"),

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onebook.cli import commands
-from onebook.cli.main import app
+from onebook.cli.commands import app
 
 
 def found(command, words):
@@ -47,7 +47,7 @@ def test_help_and_version_import_no_command():
 def test_a_command_without_the_server_says_what_to_install():
     program = (
         "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from onebook.cli.main import app; app(['serve'])"
+        "from onebook.cli.commands import app; app(['serve'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from e2e.service import pointed_at, settings_in
 from nodes.servers import nats_server
 from onebook.app import feeder
-from onebook.cli.main import app
+from onebook.cli.commands import app
 from onebook.nodes import wire
 from onebook.nodes.interest import Interest, encode_interest
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat

@@ -26,7 +26,7 @@ from onebook import config
 from onebook.accounts import Accounts
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper, rotate_pepper
-from onebook.cli.main import app as commands
+from onebook.cli.commands import app as commands
 from onebook.config import Settings
 from onebook.errors import ConfigError
 from onebook.model import Tier

@@ -18,7 +18,7 @@ from nodes.servers import nats_server
 from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
-from onebook.cli.main import app as commands
+from onebook.cli.commands import app as commands
 from onebook.config import Settings
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from e2e.test_tls import Authority
 from onebook import config
-from onebook.cli.main import app
+from onebook.cli.commands import app
 from onebook.ops import preflight
 
 NOW = datetime.now(UTC)
@@ -169,7 +169,8 @@ def test_addresses_of_accounts_name_a_known_exchange(files):
     )
     (found,) = preflight.faults(settings)
     assert found.endswith(
-        "transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx."
+        "transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx. "
+        "Did you mean bybit?"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onebook import client
-from onebook.cli.main import app
+from onebook.cli.commands import app
 from onebook.config.settings import data_dir
 from onebook.gateway import codes
 from onebook.gateway.messages import MESSAGES

@@ -282,6 +282,14 @@ async def test_endpoint_6_of_an_unknown_exchange(client: httpx.AsyncClient) -> N
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_exchange")
 
 
+async def test_a_misspelt_exchange_is_told_which_was_meant(client: httpx.AsyncClient) -> None:
+    for path in (PATH, VALIDATE):
+        answer = await client.post(path, json={"exchange": "bybti"})
+        body = answer.json()
+        assert body["message"] == "Exchange 'bybti' is not supported. Did you mean bybit?"
+        assert body["supported_exchanges"] == ["bybit"]
+
+
 async def test_endpoint_6_when_the_exchange_is_down(node: Node, client: httpx.AsyncClient) -> None:
     node.exchange.faults.rate, node.exchange.faults.kinds = 1.0, ("502",)
     answer = await client.post(VALIDATE, json={"exchange": "bybit"})

@@ -5,13 +5,21 @@ caches (`cache.py`, `sessions.py`) and the gateway.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
 from onebook.accounts.billing import period_at
 from onebook.accounts.cache import CACHE_TTL_MS, KeyCache
-from onebook.accounts.keys import Key, key_of, require_enabled, status_at, well_formed
+from onebook.accounts.keys import (
+    Key,
+    fees_from,
+    key_of,
+    require_enabled,
+    status_at,
+    stored_fees,
+    well_formed,
+)
 from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
@@ -35,10 +43,11 @@ from onebook.errors import (
     RateLimitExceeded,
     SessionExpired,
 )
+from onebook.fees import TakerFees
 from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.signals import Signal
-from onebook.store import KeyRow, Rehashed, Store
+from onebook.store import AuditedChange, KeyRow, Rehashed, Store
 
 POLL_INTERVAL_S: Final = 1.0  # between polls for changes by operators and other nodes
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
@@ -211,6 +220,20 @@ class Accounts:
         return usage_report(
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms
         )
+
+    async def change_fees(self, key: Key, fees: Mapping[str, str], now_ms: int) -> TakerFees:
+        """Replace a key's taker fees, which `fees: "key"` in a subscription then means.
+
+        Open subscriptions keep the table that they were opened with.
+
+        Raises:
+            InvalidRequest: A fee is invalid, or there are too many.
+        """
+        change = AuditedChange(now_ms, key.username, "")
+        stored = stored_fees(fees)
+        await self._store.accounts.change_fees(key.key_id, stored, change)
+        await self.poll(now_ms)  # so that the client's next request here finds it
+        return fees_from(stored)
 
     def resets_at_ms(self, key: Key, now_ms: int) -> int:
         """Return when a key's allowance is renewed, Unix ms."""

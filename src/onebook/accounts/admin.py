@@ -4,6 +4,7 @@ They change the store only; a running node sees the change by polling it.
 """
 
 import secrets
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from onebook.accounts.keys import (
     following,
     new_key,
     status_at,
+    stored_fees,
     well_formed,
 )
 from onebook.accounts.pepper import Peppers
@@ -200,6 +202,20 @@ class Admin:
         if allowance_bytes is None and own_allowance:
             allowance_bytes = row.allowance_bytes
         await self._store.accounts.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
+        return await self.key(row.key_id, change.now_ms)
+
+    async def change_fees(
+        self, id_or_text: str, fees: Mapping[str, str], change: AuditedChange
+    ) -> KeyRow:
+        """Replace a key's taker fees, in percent by exchange; running nodes know them within 2 s.
+
+        Raises:
+            InvalidRequest: A fee is invalid, or the key is expired.
+        """
+        row = await self.key(id_or_text, change.now_ms)
+        if row.status is KeyStatus.EXPIRED:
+            raise InvalidRequest("The key has expired; create a new one.")
+        await self._store.accounts.change_fees(row.key_id, stored_fees(fees), change)
         return await self.key(row.key_id, change.now_ms)
 
     async def rotate_key(

@@ -10,11 +10,15 @@ import hmac
 import re
 import secrets
 import zlib
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from onebook.errors import ApiKeyDisabled, InvalidRequest
+from onebook.fees import NO_FEES, TakerFees, fee_table
 from onebook.model import KeyStatus, Tier
 from onebook.store import KeyRow
 
@@ -46,7 +50,8 @@ class Key(Struct, frozen=True):
     `account_id` is the `user_id` of the interface; `status` includes the account's; `prefix` is
     the first 12 characters, the only part shown in replies; `suspensions` rises each time the key
     becomes unusable, so that a key that was suspended and resumed is distinguished from one that
-    was not. `allowance_bytes` is its own monthly allowance; None uses that of the settings.
+    was not. `allowance_bytes` is its own monthly allowance; None uses that of the settings. `fees`
+    are its taker fees in percent by exchange, empty if none were set.
     """
 
     key_id: str
@@ -59,6 +64,7 @@ class Key(Struct, frozen=True):
     expires_at_ms: int | None
     suspensions: int = 0
     allowance_bytes: int | None = None
+    fees: TakerFees = NO_FEES
 
     def allowance_of(self, default_bytes: int) -> int:
         """Return the key's allowance per period: its own, or `default_bytes`."""
@@ -118,7 +124,26 @@ def key_of(row: KeyRow) -> Key:
         expires_at_ms=row.expires_at_ms,
         suspensions=row.suspensions,
         allowance_bytes=row.allowance_bytes,
+        fees=fees_from(row.fees),
     )
+
+
+@lru_cache(maxsize=1_000)
+def fees_from(text: str) -> TakerFees:
+    """Decode a stored table."""
+    return TakerFees(msgspec.json.decode(text, type=dict[str, str]))
+
+
+def stored_fees(fees: Mapping[str, str]) -> str:
+    """Check a table of taker fees and return its stored form; names must be ours.
+
+    Raises:
+        InvalidRequest: A fee is invalid, or there are too many.
+    """
+    try:
+        return msgspec.json.encode(fee_table(fees)).decode()
+    except ValueError as error:
+        raise InvalidRequest(f"fees: {error}") from None
 
 
 def status_at(key: Key | KeyRow, now_ms: int) -> KeyStatus:

@@ -1,4 +1,4 @@
-"""The REST API: routes, bodies, errors and their OpenAPI and AsyncAPI documents.
+"""The REST API: routes, bodies, errors, and the OpenAPI and AsyncAPI documents.
 
 It does not access exchanges, books or the database directly; `services.py` defines its interface to
 them.

@@ -92,7 +92,7 @@ class ExchangeEntry(AnswerBody):
     testnet_available: bool
     documentation_url: str
     demo_available: bool = False
-    """True where the exchange has demo accounts; otherwise absent."""
+    """True if the exchange has demo accounts; otherwise absent."""
 
 
 class CredentialFacts(AnswerBody):

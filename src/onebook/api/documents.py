@@ -1,8 +1,8 @@
 """The API descriptions `/openapi.json` and `/asyncapi.json`.
 
 OpenAPI is FastAPI's, corrected; AsyncAPI is built from the gateway's description of its messages.
-https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are from the server's side,
-so a client's messages are `receive`.
+https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are named from the server's
+side, so client messages are `receive`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ def describe(app: FastAPI, services: Services) -> None:
     def openapi() -> dict[str, Any]:
         return _openapi(app, services)
 
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to replace it
+    app.openapi = openapi  # type: ignore[method-assign]  # how FastAPI replaces its document
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi_document(request: Request) -> JSONResponse:
@@ -91,7 +91,7 @@ def describe(app: FastAPI, services: Services) -> None:
 
 
 def asyncapi_of(services: Services, url: str) -> dict[str, Any]:
-    """Return the AsyncAPI document of a node with a public address."""
+    """Return the AsyncAPI document of a node with this public URL."""
     return asyncapi_document(
         services.websocket,
         version=__version__,
@@ -202,7 +202,7 @@ def advice(code: int) -> str:
 
 
 def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescription]:
-    """Messages by unique name; the two welcomes and all actions are named by their bodies."""
+    """Return messages by unique name; the two welcomes and all actions are named by body."""
     names = [message.name for message in messages if not _is_action(message)]
     return {
         m.name
@@ -213,7 +213,7 @@ def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescripti
 
 
 def _is_action(message: MessageDescription) -> bool:
-    """Return whether it is a client message with `action` instead of `type`."""
+    """Return whether this is a client message with `action` instead of `type`."""
     return message.body.__struct_config__.tag_field == ACTION_FIELD
 
 
@@ -234,7 +234,7 @@ def _channel(path: str, messages: Iterable[str], *, query_key: bool) -> dict[str
 
 
 def _operations(messages: Mapping[str, MessageDescription]) -> dict[str, Any]:
-    """Every client message with its replies, then the server's own messages."""
+    """Return every client message with its replies, then the server's own messages."""
     answered = {name for message in messages.values() for name in message.replies}
     operations = {}
     for name, message in messages.items():
@@ -267,7 +267,7 @@ def _reference(where: str, name: str) -> dict[str, str]:
 
 def _message(message: MessageDescription) -> dict[str, Any]:
     schema: dict[str, Any] = {"$ref": SCHEMAS.format(name=message.body.__name__)}
-    if message.body.__struct_config__.tag is None:  # one body for several types
+    if message.body.__struct_config__.tag is None:  # a body of several types
         only = {"properties": {"type": {"const": message.name}}}
         schema = {"allOf": [schema, only]}
     described = {"description": details(message.body)} if details(message.body) else {}
@@ -282,17 +282,17 @@ def _message(message: MessageDescription) -> dict[str, Any]:
 
 
 def summary(body: type[Struct]) -> str:
-    """The first line of a body's docstring."""
+    """Return the first line of a body's docstring."""
     return (body.__doc__ or "").strip().partition("\n")[0]
 
 
 def details(body: type[Struct]) -> str:
-    """The rest of a body's docstring, in one line."""
+    """Return the rest of a body's docstring on one line."""
     return " ".join((body.__doc__ or "").partition("\n")[2].split())
 
 
 def _schemas(bodies: Iterable[type[Struct]]) -> dict[str, Any]:
-    """JSON Schemas of the bodies and of their pre-encoded members (`Annotated[Raw, T]`)."""
+    """Return JSON Schemas of the bodies and their pre-encoded members (`Annotated[Raw, T]`)."""
     kinds = list(dict.fromkeys(bodies))
     held = {(body, name): parts for body in kinds for name, parts in _encoded_fields(body)}
     inner = [part for parts in held.values() for part in parts]

@@ -1,10 +1,10 @@
 """Middleware around every request, and the request dependencies of routes.
 
-`Edge` adds security headers, counts and logs. It logs the route's template, never the path, because
-the path of endpoint 3 contains a key. `ErrorAnswers` applies the size limit and answers unhandled
-exceptions; CORS is between the two, so that pages of other origins can read every error. The
-dependencies authenticate, then apply the rate limit, then parse the body, so that a refused request
-is not parsed.
+`Edge` adds security headers, metrics and the access log. It logs the route's template, never the
+path, because the path of endpoint 3 contains a key. `ErrorAnswers` applies the size limit and
+answers unhandled exceptions. CORS is between the two, so that pages of other origins can read every
+error. The dependencies authenticate, then apply the rate limit, then parse the body, so that
+refused requests are not parsed.
 """
 
 import logging
@@ -29,10 +29,10 @@ from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 EXCHANGE: Final = "onebook.exchange"
 METRICS_PATH: Final = "/metrics"
 UNMATCHED: Final = "unmatched"
-BODY_BYTES_MAX: Final = 65_536  # of a request
-CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
+BODY_BYTES_MAX: Final = 65_536  # maximum size of a request body
+CLIENT_GONE: Final = 499  # nginx's status for a client that disconnected before the response
 
-# Polled every few seconds by machines: counted but not logged.
+# Polled every few seconds by monitoring: counted but not logged.
 QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", METRICS_PATH, "/api/v1/health"})
 # Paths that end in a slash
 WITH_SLASH: Final = frozenset({"/", "/api/v1/", "/api/v1/data-usage/"})
@@ -88,8 +88,8 @@ class Edge:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        # HEAD is GET without its body (RFC 9110 section 9.3.2): one route answers both. A copy,
-        # because the server below reads the method from its own scope.
+        # HEAD is GET without its body (RFC 9110 section 9.3.2), so one route answers both. The
+        # scope is copied, because the server still reads the original method.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         inner = _without_slash(inner)
         inner[EXCHANGE] = exchange = RequestRecord(self._services.clock.monotonic(), inner)
@@ -116,7 +116,7 @@ class Edge:
         if exchange.scope["scheme"] == "https":
             headers.setdefault("Strict-Transport-Security", HSTS)
         if _framed_twice(exchange.scope):
-            headers["Connection"] = "close"  # the end of the request is unknown (RFC 9112, 6.1)
+            headers["Connection"] = "close"  # its end is unknown (RFC 9112 section 6.1)
         if exchange.decision is not None:
             headers.update(exchange.decision.headers())
 
@@ -150,7 +150,7 @@ class ErrorAnswers:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, even if a route raises."""
+        """Answer one request, even if its route raises an exception."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         exchange: RequestRecord = scope[EXCHANGE]
@@ -169,11 +169,11 @@ class ErrorAnswers:
         except Exception:
             log.exception("Unhandled exception in %s", template(scope))
             if exchange.status:
-                raise  # the response has begun: the connection can only be aborted
+                raise  # the response has begun, so the connection can only be aborted
             await self._problem(from_status(500), scope, receive, send)
 
     def _answered_here(self, scope: Scope) -> bool:
-        """Return whether this port serves a path, because `/metrics` may have its own port."""
+        """Return whether this port serves a path; `/metrics` may have its own port."""
         port = self._services.metrics_port
         return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
@@ -209,7 +209,7 @@ def template(scope: Scope) -> str:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """Remove one trailing slash; a path that ends in two is not found."""
+    """Remove one trailing slash; a path with two stays unknown."""
     path: str = scope["path"]
     if not path.endswith("/") or path.endswith("//") or path in WITH_SLASH:
         return scope
@@ -227,7 +227,7 @@ def _declared_bytes(scope: Scope) -> int:
 
 
 async def services(request: Request) -> Services:
-    """The services of this app."""
+    """Return the services of this app."""
     found: Services = request.app.state.services
     return found
 
@@ -238,7 +238,7 @@ Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
 
 
 def address(request: Request) -> str:
-    """The client address, as reported by the server or a trusted proxy."""
+    """Return the client address as reported by the server or a trusted proxy."""
     return request.client.host if request.client else "unknown"
 
 

@@ -60,7 +60,7 @@ class FailureRoute(APIRoute):
 
 
 def error_fields(scope: Scope) -> Mapping[str, Any]:
-    """Fields that the route of a path adds to its error bodies, also for errors before routing."""
+    """Return the fields that a route adds to its error bodies, even for errors before routing."""
     route = scope.get("route") or _route_of(scope)
     return getattr(route, "error_fields", {})
 
@@ -93,7 +93,7 @@ def _headers(error: OnebookError) -> dict[str, str]:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
     elif error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        headers["Retry-After"] = "60"  # optional in RFC 6585; ours always has it
+        headers["Retry-After"] = "60"  # optional in RFC 6585; always sent here
     return headers
 
 
@@ -104,7 +104,7 @@ def from_status(status: int) -> OnebookError:
 
 
 def from_validation(error: ValidationError) -> InvalidRequest:
-    """Convert a validation error; it names the first invalid field, never its value."""
+    """Convert a validation error; the message names the first invalid field, never its value."""
     return InvalidRequest(_sentence(error.errors(include_input=False, include_url=False)[0]))
 
 

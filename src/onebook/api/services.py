@@ -1,4 +1,4 @@
-"""Dependencies of the REST API's routes, as values and callables set by `app`.
+"""Dependencies of the API's routes, as values and callables set by `app`.
 
 The gateway and the API do not import each other: `app` passes the gateway's description.
 """
@@ -45,19 +45,19 @@ class MessageDescription(Protocol):
 
     @property
     def name(self) -> str:
-        """Its `type`."""
+        """The `type` of the message."""
 
     @property
     def direction(self) -> str:
-        """Its sender: `client` or `server`."""
+        """The sender: `client` or `server`."""
 
     @property
     def body(self) -> type[Struct]:
-        """Its fields."""
+        """The fields of the message."""
 
     @property
     def replies(self) -> tuple[str, ...]:
-        """The types that answer it."""
+        """The types of its replies."""
 
 
 class WebSocketFacts(Struct, frozen=True):
@@ -65,7 +65,7 @@ class WebSocketFacts(Struct, frozen=True):
 
     Args:
         messages: Every message.
-        errors: Every error code: its message types, and its meaning.
+        errors: Every error code, with its message types and its meaning.
         action_errors: Error codes of actions only: number and meaning.
         close_codes: Every close code and its meaning.
     """
@@ -83,14 +83,14 @@ class Services:
     Args:
         accounts: Keys, sessions, limits and usage.
         transactions: The service behind endpoints 4 to 7 and 10.
-        health: The state of this node now; must not block.
+        health: Returns the present state of this node; must not block.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
         metrics_port: The separate port of `/metrics`; None: the public port.
         metrics_token: The token required for `/metrics`; "" if none is set.
         exposition: The text of `/metrics`.
-        clock: Time of answers and limits.
+        clock: Returns the time for responses and limits.
     """
 
     accounts: Accounts

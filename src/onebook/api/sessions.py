@@ -58,7 +58,7 @@ usage = APIRouter(tags=["usage"])
 async def authenticate(request: Request, parts: Parts) -> Authenticated:
     """Return a session token that is valid for 24 hours. Earlier sessions of the key stay valid.
 
-    Ten failed attempts in a minute from one address are followed by 429 until the minute is over.
+    After ten failed attempts in a minute, an address gets 429 until the minute is over.
     """
     session = await parts.accounts.authenticate(
         await _api_key(request), address=address(request), now_ms=parts.clock.wall_ms()
@@ -75,7 +75,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
 
 
 async def _api_key(request: Request) -> str | None:
-    """Return the key in the body; a body without a key, even if not JSON, is a missing key."""
+    """Return the key in the body; None for a body without a key, even if it is not JSON."""
     try:
         body = AuthenticateRequest.model_validate_json(await request.body(), strict=True)
     except ValidationError:
@@ -122,7 +122,7 @@ async def session_status(
 
 
 @usage.get(
-    # `:path`, so that a text with a slash is an unknown key and not an unknown page.
+    # `:path`, so that a text with a slash is an unknown key, not an unknown page.
     "/api/v1/data-usage/{api_key:path}",
     summary="Data used in this period",
     responses=errors(
@@ -134,9 +134,9 @@ async def data_usage(
     request: Request,
     parts: Parts,
 ) -> UsageReport:
-    """Return the usage of a key. Counts against no limit; needs no session.
+    """Return the usage of a key. Needs no session and does not count against any limit.
 
-    Sixty unknown keys in a minute from one address are followed by 429.
+    After sixty unknown keys in a minute, an address gets 429.
     """
     return await parts.accounts.usage_report(
         api_key, address=address(request), now_ms=parts.clock.wall_ms()

@@ -35,7 +35,8 @@ FEATURES = (
 )
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
-# nginx as in deploy/, Caddy, Traefik, HAProxy and load balancers set at least one of them.
+# Headers of proxies: nginx (as in deploy/), Caddy, Traefik, HAProxy and load balancers set at least
+# one of them.
 PROXY_HEADERS: Final = ("x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-proto")
 
 UPGRADE_HEADERS = {
@@ -56,8 +57,8 @@ machines = APIRouter(include_in_schema=False)
 async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
     """Return the state of the node and the exchanges whose transactions are available.
 
-    Missing credentials are the operator's choice and not a problem; credentials that an exchange
-    refuses, and an unreachable exchange, are.
+    Missing credentials are the operator's choice. Refused credentials and unreachable exchanges are
+    problems.
     """
     facts = parts.health()
     availability = await parts.transactions.availability.all() if facts.ready else {}
@@ -79,7 +80,7 @@ async def health(parts: Parts) -> HealthReport:
     """Return whether the service is healthy, degraded or draining.
 
     `unified_api` is operational while transactions of at least one exchange are available: its
-    credentials are set, and the exchange accepted them the last time.
+    credentials are set, and the exchange accepted them last time.
     """
     facts, able = await facts_of(parts)
     return HealthReport(
@@ -131,7 +132,7 @@ def base_url(request: Request, parts: Services) -> str:
     if parts.settings.public_url:
         return parts.settings.public_url.rstrip("/")
     host = request.headers.get("host", "")
-    # The client's Host header is repeated only if it is well-formed.
+    # Use the client's Host header only if it is well-formed.
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
@@ -146,7 +147,7 @@ async def websocket() -> None:
 
 @machines.get("/livez")
 async def livez() -> JSONResponse:
-    """Liveness probe: the event loop runs."""
+    """Liveness probe: the event loop is running."""
     return JSONResponse({"live": True})
 
 
@@ -166,7 +167,7 @@ async def metrics(request: Request, parts: Parts) -> Response:
     require_scraper(
         request,
         token=parts.metrics_token,
-        private=parts.metrics_port is not None,  # `edge.py` then answers only at that port
+        private=parts.metrics_port is not None,  # `edge.py` then answers only on that port
     )
     return Response(await parts.exposition.text(), media_type=TEXT_TYPE)
 
@@ -176,7 +177,8 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
 
     Args:
         token: Value of `server.metrics_token`; "" if none is set.
-        private: Whether it arrived at the separate port of metrics, where only a token is required.
+        private: Whether the request arrived at the separate metrics port, which requires only a
+        token.
 
     Raises:
         MissingAuthorization: The token is absent or wrong.
@@ -195,7 +197,7 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
 
 
 def _from_here(request: Request) -> bool:
-    """Return whether a request is from this machine, not from a proxy, which adds a header."""
+    """Return whether a request is from this machine, without the header that a proxy adds."""
     if any(name in request.headers for name in PROXY_HEADERS):
         return False
     try:

@@ -1,9 +1,9 @@
-"""Endpoints 4 to 7 and 10: transactions, what exchanges offer, and validation of credentials.
+"""Endpoints 4 to 7 and 10: transactions, capabilities of exchanges, validation of credentials.
 
 Endpoints 4, 5 and 7 need no session.
 
-Credentials are configured by the operator; a request that contains some is refused before any call
-to an exchange. Bodies of endpoint 10 count against the key's allowance. When the client
+The operator configures the credentials; a request that contains credentials is refused before any
+call to an exchange. Bodies of endpoint 10 count against the key's allowance. When the client
 disconnects, its query is cancelled.
 """
 
@@ -61,7 +61,7 @@ from onebook.transactions.request import ExchangeName, Flag, Query, Transactions
 from onebook.transactions.service import UNIFIED_TYPES
 
 JSON: Final = "application/json"
-# Forms of answers: one JSON body, lines, and files
+# Formats of answers: one JSON body, lines, and files
 MEDIA_TYPES: Final = {"json": JSON} | {name: form.media_type for name, form in FORMS.items()}
 FILES: Final = MEDIA_TYPES.keys() - {"json", "jsonl"}
 PIECE_BYTES: Final = 262_144
@@ -71,7 +71,7 @@ OVER: Final = (
     "The key's monthly data allowance is exhausted; see /api/v1/data-usage for the reset date."
 )
 
-# Credentials that are configured, whether or not the exchange accepts them.
+# States with configured credentials, accepted by the exchange or not.
 HELD = frozenset((Availability.OPERATIONAL, Availability.REFUSED, Availability.UNREACHABLE))
 
 capabilities = APIRouter(
@@ -98,8 +98,9 @@ _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
     "/api/v1/exchanges", summary="Exchanges with transactions", response_model_exclude_unset=True
 )
 async def exchanges(parts: Parts) -> list[ExchangeEntry]:
-    """List the exchanges of the transaction interface. Order books are available for many more: see
-    `get_exchanges` of the WebSocket interface.
+    """List the exchanges of the transaction interface.
+
+    Order books are available for many more: see `get_exchanges` of the WebSocket interface.
     """
     return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
 
@@ -114,14 +115,14 @@ async def credentials(parts: Parts) -> CredentialAvailability:
 
     The status is 503 until the credentials have been read from the database.
 
-    `testnet_available` is false here although the list of exchanges has true, as the specification
-    requires. Its meaning is that callers cannot send testnet credentials.
+    `testnet_available` is false here, although it is true in the list of exchanges, as the
+    specification requires: callers cannot send testnet credentials.
     """
     availability = await parts.transactions.availability.all()
     if Availability.UNKNOWN in availability.values():
         raise ServiceUnavailable(
-            "It is unknown which credentials are set: the database does not answer; try again "
-            "shortly.",
+            "The configured credentials are unknown, because the database does not answer; try "
+            "again shortly.",
             retry_after_s=LOOKUP_INTERVAL_S,
         )
     held = [name for name, state in availability.items() if state in HELD]
@@ -166,12 +167,13 @@ class TransactionsBody(TransactionsRequest):
     """The request of endpoint 10 over REST."""
 
     format: str | None = Field(default=None, json_schema_extra={"enum": [*MEDIA_TYPES, None]})
-    """Form of the answer; default: that of the Accept header. A file has all records of the range;
-    without `transaction_types` those of all types that move money, including `ledger`."""
+    """Format of the answer; default: by the Accept header. A file contains all records of the
+    range; without `transaction_types`, those of all types that change balances, including
+    `ledger`."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """A JSON schema with its references inlined, for embedding in OpenAPI."""
+    """Inline the references of a JSON schema, to embed it in OpenAPI."""
     if isinstance(schema, list):
         return [inlined(part, definitions) for part in schema]
     if not isinstance(schema, dict):
@@ -280,10 +282,10 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     openapi_extra=body_schema(TransactionsBody),
 )
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
-    """Return transactions in one exact form, newest first, with their coverage.
+    """Return transactions in one exact format, newest first, with their coverage.
 
-    With `Accept: application/x-ndjson`, any number of records is streamed. `format`, or Accept,
-    can also select a file: CSV, Excel, Parquet, and formats of tax tools.
+    With `Accept: application/x-ndjson`, any number of records is streamed. `format` or Accept can
+    also select a file: CSV, Excel, Parquet, and formats of tax tools.
     """
     asked = await read_body(request, TransactionsBody)
     await _refuse_over(parts, session)
@@ -312,7 +314,7 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
 async def _file(
     parts: Services, query: Query | JointQuery, form: str, key_id: str
 ) -> tuple[Path, dict[str, str]]:
-    """Write a file; returns it with its headers."""
+    """Write a file; return it with its headers."""
     ending = FORMS[form].ending
     handle, name = tempfile.mkstemp(ending, "onebook-export-")
     os.close(handle)
@@ -323,7 +325,7 @@ async def _file(
         os.unlink(name)
         raise
     first, last = (iso_ms(at_ms)[:10] for at_ms in (query.from_ms, query.to_ms))
-    lacks = "" if made.complete else "-incomplete"  # for users who see no headers
+    lacks = "" if made.complete else "-incomplete"  # in the name, for users who do not see headers
     name = query.name.replace(":", "-")
     file = f"{name}-{form}-{first}-{last}{lacks}{ending}"
     values = f'attachment; filename="{file}"', str(made.complete).lower(), str(made.rows)
@@ -343,13 +345,13 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
 
 
 def _form_of(request: Request, asked: TransactionsBody) -> str:
-    """Return the form of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
+    """Return the format of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
 
-    At equal weight, an explicitly named type is preferred to a wildcard, and a JSON
-    body to lines or files. A client that accepts none of the forms gets the JSON body.
+    At equal weight, a named type is preferred to a wildcard, and a JSON body to lines or files. A
+    client that accepts none of the formats gets the JSON body.
 
     Raises:
-        InvalidRequest: Unknown format, or a file requested with a field that files do not have.
+        InvalidRequest: The format is unknown, or a field is not allowed for files.
     """
     form = asked.format
     if form is None:
@@ -367,7 +369,7 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
 
 
 def _weight(accepted: str, media_type: str) -> tuple[float, int]:
-    """Return the weight of a media type in an Accept header, and the precision of its match."""
+    """Return the weight of a media type in an Accept header, and how precisely it matches."""
     names = ["*/*", media_type.partition("/")[0] + "/*", media_type]
     best = (-1, 0.0)
     for part in accepted.split(","):
@@ -392,7 +394,7 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Await a task; cancel it if the client disconnects first.
 
     Raises:
-        ClientDisconnect: The client left.
+        ClientDisconnect: The client has disconnected.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnect(receive))
@@ -408,7 +410,7 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _disconnect(receive: Receive) -> None:
-    """Return when the client has disconnected; the body must have been read."""
+    """Return when the client has disconnected; call it after reading the body."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -430,8 +432,8 @@ class BodyInPieces(Response):
 class Metered(Response):
     """A body sent in parts and counted in the meter.
 
-    A client that reads nothing for `unread_s` is disconnected, because its query counts against the
-    concurrency limit.
+    A client that reads nothing for `unread_s` is disconnected, because its query occupies a slot of
+    the concurrency limit.
     """
 
     def __init__(
@@ -469,7 +471,7 @@ class Metered(Response):
 
 
 class Download(Metered):
-    """A finished file, which is deleted afterwards."""
+    """A complete file, deleted after sending."""
 
     def __init__(
         self,
@@ -486,7 +488,7 @@ class Download(Metered):
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file until its end, or until the client leaves."""
+        """Send the file until its end or until the client disconnects."""
         try:
             await until_gone(receive, self._send(send))
         finally:
@@ -536,7 +538,7 @@ class Lines(Metered):
         return cls(first, lines, meter, key_id, unread_s=unread_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the body until its end, or until the client leaves."""
+        """Send the body until its end or until the client disconnects."""
         async with aclosing(self._rest):
             await until_gone(receive, self._send(send))
 

@@ -1,4 +1,4 @@
-"""Dependency wiring of a node, its process and its reload by SIGHUP."""
+"""Wiring of a node, its process, and its reload by SIGHUP."""
 
 from onebook.app.node import Node, running
 from onebook.app.process import serve

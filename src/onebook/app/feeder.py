@@ -1,7 +1,7 @@
-"""Builds the part of a node that connects to exchanges, and a node of the role feeds around it.
+"""Builds the part of a node that connects to exchanges, and feeds nodes.
 
-A feeds node has no clients, accounts or database: one HTTP port answers `/livez`, `/readyz` and
-`/metrics`. At SIGTERM other feeds nodes take its books over before it stops.
+A feeds node has no clients, accounts or database; one HTTP port serves `/livez`, `/readyz` and
+`/metrics`. At SIGTERM, other feeds nodes take over its books before it stops.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from onebook.rest import Rest
 
 log = logging.getLogger("onebook.app")
 
-CONNECTIONS_MAX = 64  # of probes and of Prometheus
+CONNECTIONS_MAX = 64  # for probes and Prometheus
 ANSWER_TIMEOUT_S = 60.0
 
 
@@ -57,7 +57,7 @@ class Feeder:
     node: FeedsNode
     bus: NatsBus
     address: tuple[str, int]
-    lost_bytes: int = 0  # a feeds node meters nothing
+    lost_bytes: int = 0  # a feeds node has no metering
 
     @property
     def url(self) -> str:
@@ -97,7 +97,7 @@ async def feeding(
 
 
 def own_settings(settings: Settings, overrides: Mapping[str, ExchangeSettings] | None) -> Settings:
-    """Return the settings of one node: a copy, because a reload changes it in place."""
+    """Return a node's own copy of the settings, because a reload changes them in place."""
     update = {} if overrides is None else {"feeds": _simulated(settings, overrides)}
     return settings.model_copy(update=update).model_copy(deep=True)
 
@@ -117,7 +117,7 @@ def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) ->
     wanted = settings.feeds.ccxt.exchanges
     through = tuple(name for name in wanted if name in overrides)
     if absent := sorted(set(wanted) - set(through)):
-        log.warning("Not simulated, so not connected to: %s.", ", ".join(absent))
+        log.warning("Not connected, because not simulated: %s.", ", ".join(absent))
     return settings.feeds.model_copy(
         update={
             "exchanges": tuple(name for name in overrides if name not in through),
@@ -180,7 +180,7 @@ async def running(
 
 @asynccontextmanager
 async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
-    """Answer health checks and Prometheus at a private port."""
+    """Serve health checks and metrics on a private port."""
     turns = Turns(
         turn_s=TURN_S,
         monotonic=time.monotonic,

@@ -1,8 +1,8 @@
 """Builds and runs a node that serves clients: feeds, accounts, gateway, REST and pages.
 
-Parts start in the order of `running` and stop in reverse order. The node listens before it has
-read the instrument lists, so that clients can connect meanwhile. The usage file, the web
-application, the health report and the metrics of disk space, backup and certificate are made here.
+Parts start in the order of `running` and stop in reverse order. The node listens before it has read
+the instrument lists, so that clients can connect meanwhile. This module also has the usage file,
+the web application, the health report, and the metrics of disk space, backup and certificate.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
 
-ANSWER_MARGIN_S: Final = 60.0  # beyond the deadline of the longest answer
-MEASURE_INTERVAL_S: Final = 60.0  # of disk space, backup and certificate
-SHOWN_SETTINGS: Final = ("accounts.", "gateway.")  # on the public page: no paths and addresses
+ANSWER_MARGIN_S: Final = 60.0  # in addition to the timeout of the longest response
+MEASURE_INTERVAL_S: Final = 60.0  # for disk space, backup and certificate
+SHOWN_SETTINGS: Final = ("accounts.", "gateway.")  # on the public page: no paths or addresses
 
 log = logging.getLogger("onebook.app")
 
@@ -125,7 +125,7 @@ async def running(
         server = settings.server
         listener, metrics = _listeners(stack, server, port_shared=port_shared)
         store = await stack.enter_async_context(Store(settings.store.url))
-        # A pepper file without a database: the database was deleted or moved, so none is created.
+        # A pepper file without a database means that it was deleted or moved, so none is created.
         await store.database.upgrade(create=not settings.store.pepper_file.exists())
         peppers = load_pepper(settings.store.pepper_file)
         await require_same_pepper(store, peppers, clock.wall_ms())
@@ -185,7 +185,7 @@ async def running(
             metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
         )
         if port_shared and isinstance(listed, RemoteCatalogue):
-            await listed.first_read()  # no load balancer checks /readyz first
+            await listed.first_read()  # because no load balancer checks /readyz first
         await stack.enter_async_context(_http(node, clock, listener, metrics, timeouts))
         _freeze_memory()
         _report_start(node)
@@ -204,7 +204,7 @@ def _listeners(
 
 
 class BookParts(NamedTuple):
-    """The sources of books; `sharing` is set only on a gateway of several nodes."""
+    """The sources of books; `sharing` is set only on a gateway with several nodes."""
 
     catalogue: feeds.Catalogue
     supervisor: feeds.Supervisor | RemoteSupervisor
@@ -236,7 +236,7 @@ async def _book_parts(
 
 
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
-    """The transaction service, with all of its exchanges."""
+    """Return the transaction service with all its exchanges."""
     ours = settings.transactions
     vault = Vault(store.credentials, master_keys(ours))
     return Transactions(
@@ -252,7 +252,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
 async def collecting(
     settings: Settings, store: Store, transactions: Transactions
 ) -> AsyncIterator[None]:
-    """Collect the exchange accounts while the node runs, if the settings say so."""
+    """Collect the exchange accounts while the node runs, if the settings enable it."""
     collector = Collector(transactions, store.facts, settings=settings.transactions)
     if not settings.transactions.collect_every:
         yield
@@ -307,7 +307,7 @@ def _freeze_memory() -> None:
 
 
 async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
-    """Apply the usage files of earlier runs, and create the file of this run.
+    """Apply the usage files of earlier runs, and create the one of this run.
 
     Raises:
         ConfigError: The database is unavailable.
@@ -359,7 +359,7 @@ def _measure_files(settings: Settings, store: Store) -> None:
 
 
 def web_application(node: Node, clock: Clock) -> FastAPI:
-    """The web application of a node: REST and pages."""
+    """Return the web application of a node: REST and pages."""
     settings = node.settings
     services = api.Services(
         accounts=node.accounts,
@@ -394,7 +394,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
 
 
 def health_of(node: Node, now_ms: int) -> api.HealthFacts:
-    """The readiness of a node and its problems, for `/readyz` and `/api/v1/health`."""
+    """Return the readiness and problems of a node, for `/readyz` and `/api/v1/health`."""
     states = {name: node.supervisor.state(name) for name in node.supervisor.stats}
     problems = [f"{name} is {state}." for name, state in states.items() if state != ACTIVE]
     reachable = node.accounts.reachable(now_ms)

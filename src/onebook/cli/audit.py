@@ -63,7 +63,7 @@ def audit_command(
 
 
 async def _subject(admin: Admin, name: str) -> str:
-    """The id under which a username, key or credentials environment is logged."""
+    """Return the id under which changes of a user, key or credential are logged."""
     if CREDENTIALS_SEPARATOR in name:
         return name
     with suppress(NotFound):

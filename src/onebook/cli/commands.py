@@ -5,6 +5,7 @@ docstrings.
 """
 
 import inspect
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -13,11 +14,12 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from onebook import __version__
 from onebook.cli.common import fail
 
 
 class CommandPath(NamedTuple):
-    """Location of a command: `module:attribute` of a function or a `Typer` group."""
+    """Location of a command: `module:attribute` of a function or `Typer` group."""
 
     path: str
     summary: str
@@ -83,7 +85,7 @@ COMMANDS: Final = {
     "db": CommandPath("db:db_app", "Database: upgrade."),
     "config": CommandPath("config:config_app", "Show, check and explain the settings."),
 }
-# Packages that only the service needs: what `pip install "onebook[server]"` adds.
+# Packages that only the service needs, installed by `pip install "onebook[server]"`.
 SERVER_PACKAGES: Final = frozenset(
     (
         "aiosqlite",
@@ -122,10 +124,13 @@ class LazyCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command named by the arguments and import it."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, loaded(name) if name and command else command, rest
+        found = loaded(name) if name and command else command
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by `main` for the imports
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return name, found, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; rewords pydantic's message about an invalid option value."""
+        """Run the command; reword pydantic's message about an invalid option value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -133,11 +138,30 @@ class LazyCommands(TyperGroup):
             raise
 
 
-def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer has
+app = typer.Typer(
+    name="onebook",
+    cls=LazyCommands,
+    help="Every exchange in one order book; every account in one ledger.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": HELP_NAMES},
+)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    """Every exchange in one order book; every account in one ledger."""
+    if show:
+        typer.echo(f"onebook {__version__}")
+        raise typer.Exit
+
+
+def loaded(name: str) -> Any:  # click's class, or Typer's copy of it
     """Import a command.
 
-    If the packages of the server are missing, the command fails with the pip command to install
-    them.
+    If the server's packages are missing, the command fails with the pip command to install them.
     """
     module, _, attribute = COMMANDS[name].path.partition(":")
     with require_server(name):
@@ -157,7 +181,7 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
 
 @contextmanager
 def require_server(name: str, otherwise: str = "") -> Iterator[None]:
-    """Fail with the pip command to install, if an import lacks a package of the server."""
+    """Fail with the pip command to run if an import of a server package fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -171,7 +195,7 @@ def require_server(name: str, otherwise: str = "") -> Iterator[None]:
 
 def _in_words(error: typer.BadParameter) -> str:
     """Describe an invalid value without pydantic's phrases, which Typer would print."""
-    from pydantic import ValidationError  # not for --version and --help, which must be fast
+    from pydantic import ValidationError  # imported late, because --version and --help must be fast
 
     from onebook.config.sources import in_words
 
@@ -179,7 +203,7 @@ def _in_words(error: typer.BadParameter) -> str:
     if not isinstance(found, ValidationError):
         return error.message
     (fault, *_) = found.errors(include_url=False)
-    if fault["type"] == "value_error":  # a sentence of Typer's, behind "Value error, "
+    if fault["type"] == "value_error":  # a sentence of Typer's after "Value error, "
         return str(fault["ctx"]["error"])
     words = in_words(fault)
     return error.message if words is None else f"{fault['input']!r} {words}."

@@ -1,4 +1,4 @@
-"""Helpers of all commands: consoles, the event loop, error exits, tables."""
+"""Helpers of all commands: consoles, event loop, error exits, tables."""
 
 import functools
 import sys
@@ -24,20 +24,20 @@ R = TypeVar("R")
 
 
 def fail(message: str) -> NoReturn:
-    """Print an error about the input in one line, and exit with status 2."""
+    """Print an input error on one line and exit with status 2."""
     errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Print our own errors as one line instead of a traceback."""
+    """Print our own errors on one line instead of a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
         except DatabaseUnavailable as error:
-            fail(error.reason)  # the message is for clients
+            fail(error.reason)  # for the operator; `message` is for clients
         except OnebookError as error:
             fail(error.message)
         except OSError as error:
@@ -56,7 +56,7 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; no cell is ever cut or wrapped.
+    """Print a table without cutting or wrapping cells.
 
     On a terminal narrower than the table, each row is printed as a block of `column value` lines.
     """
@@ -72,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many columns, from the left, fit the terminal; all if there is no terminal."""
+    """Return how many columns from the left fit the terminal; all without a terminal."""
     cells = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     count = len(widths)
@@ -96,7 +96,7 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one per line; no value is ever cut or wrapped."""
+    """Print names and values, one per line, without cutting or wrapping values."""
     fields = tuple(fields)
     width = max(len(name) for name, _ in fields) + TABLE_GAP
     for name, value in fields:

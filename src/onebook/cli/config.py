@@ -18,8 +18,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the
 def default() -> None:
     """Print a settings file with every default.
 
-    Paths below the data folder are commented out, because the service's account has a different
-    one.
+    Paths in the data folder are commented out, because the folder of the service's account differs.
 
     Example: onebook config default > onebook.toml
     """

@@ -19,6 +19,7 @@ from onebook.client.rest import RestClient
 from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
+from onebook.orderbook import meant
 from onebook.store import Store
 from onebook.transactions.accounts import account_name
 from onebook.transactions.adapter import (
@@ -67,7 +68,7 @@ async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
     """The transaction service for commands: without HTTP and without cursors."""
-    # The only user of this process: no share of the limits is reserved.
+    # No share of the limits is reserved: this process has only one user.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
         adapters_of(settings),
@@ -79,7 +80,7 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
 
 
 def collection_of(opened: Safe) -> Collection:
-    """What is collected of the exchange accounts."""
+    """The collected transactions of the exchange accounts."""
     sealed = opened.settings.collect_encrypted
     return Collection(opened.store.collected, opened.vault, sealed=sealed)
 
@@ -146,10 +147,10 @@ def set_credentials(
 
 
 def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) -> None:
-    """Refuse a key that can do more than reading, unless the operator accepts it.
+    """Refuse a key that can do more than read, unless the operator accepts it.
 
     Raises:
-        InvalidRequest: It can.
+        InvalidRequest: The key can do more.
     """
     for able, has, accepted, option in (
         ("withdraw funds", info.may_withdraw, may_withdraw, "--may-withdraw"),
@@ -157,8 +158,8 @@ def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) ->
     ):
         if has and not accepted:
             raise InvalidRequest(
-                f"The key can {able}, which reading never needs: create a read-only "
-                f"key. Nothing was changed; {option} stores it nevertheless."
+                f"The key can {able}, which is not needed: create a read-only "
+                f"key. Nothing was changed; {option} stores it anyway."
             )
 
 
@@ -168,7 +169,7 @@ async def _accepted(
     """Verify credentials with the exchange before they are stored.
 
     Raises:
-        InvalidRequest: It rejects them, or is unreachable.
+        InvalidRequest: The exchange rejects them or is unreachable.
     """
     name = account_name(exchange)
     adapter = adapter_of(EXCHANGES[name.exchange], config.load(file).transactions)
@@ -195,7 +196,7 @@ def check(
 ) -> None:
     """Verify the credentials with the exchange and show the permissions of the key.
 
-    With --url, a service verifies its own.
+    With --url, a service verifies its own credentials.
 
     Example: onebook credentials check bybit
     """
@@ -231,7 +232,7 @@ async def _checked_there(
     """Let a service verify its credentials.
 
     Raises:
-        Refused, Unavailable: It refuses the request, or gives no readable answer.
+        Refused, Unavailable: The service refuses the request or its answer is unreadable.
     """
     body = {"exchange": exchange, "testnet": testnet} | ({"demo": True} if demo else {})
     async with RestClient(addresses_of(url).rest, key) as service:
@@ -325,7 +326,7 @@ def remove(
 
 
 def _asked(field: CredentialField) -> str:
-    """The value of a field; "" for an optional one that is left out."""
+    """Prompt for a field; "" if an optional one is left out."""
     if sys.stdin.isatty():
         words = [field.label, *(f"({', '.join(field.choices)})" for _ in field.choices[:1])]
         words += ["[optional]"] if field.optional else []
@@ -334,7 +335,7 @@ def _asked(field: CredentialField) -> str:
             " ".join(words), hide_input=field.secret, default=default, show_default=False
         )
         text = str(asked).strip()
-    else:  # of a script, a line for each field; getpass would warn that it cannot hide it
+    else:  # a script sends one line per field; getpass would warn that it cannot hide the input
         text = sys.stdin.readline().strip()
     if not text and field.optional:
         return ""
@@ -359,5 +360,6 @@ def _known(exchange: str) -> AdapterEntry:
     if found is None:
         raise InvalidRequest(
             f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."
+            f"{meant(exchange, EXCHANGES)}"
         )
     return found.entry

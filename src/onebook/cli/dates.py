@@ -1,7 +1,6 @@
-"""Dates, times, spans, years and time zones as commands read them; needs no server package.
+"""Parses dates, times, spans, years and time zones of commands; needs no server package.
 
-A date is a whole day. Without an option for the zone that is a day in UTC, as is a time without an
-offset.
+A date is a whole day. Unless a time zone is given, dates and times without an offset are in UTC.
 """
 
 import re
@@ -22,7 +21,7 @@ _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
 _MOMENT: Final = "time; use for example 90d or 2027-01-31"
 _FIRST_YEAR: Final = 1970
-_LAST_YEAR: Final = 9998  # the year after must be a date
+_LAST_YEAR: Final = 9998  # the following year must be a valid date
 
 
 def now_ms() -> int:
@@ -31,7 +30,7 @@ def now_ms() -> int:
 
 
 def span_ms(text: str) -> int:
-    """Read a span such as 30m, 24h or 7d.
+    """Parse a time span such as 30m, 24h or 7d.
 
     Raises:
         InvalidRequest: The text is not a time span.
@@ -61,7 +60,7 @@ def day_end_ms(text: str) -> int:
 
 
 def until_ms(text: str, now_ms: int) -> int:
-    """Parse the end of a validity: a span such as 90d, a date in UTC (inclusive), or a time.
+    """Parse an expiry: a span such as 90d, a date in UTC (inclusive), or a time.
 
     Raises:
         InvalidRequest: The text has none of these forms.
@@ -94,10 +93,10 @@ def past_end_ms(text: str, now_ms: int, zone: tzinfo = UTC) -> int:
 
 
 def year_ms(year: int, zone: tzinfo) -> tuple[int, int]:
-    """The first and the last millisecond of a calendar year in a time zone.
+    """Return the first and last millisecond of a calendar year in a time zone.
 
     Raises:
-        InvalidRequest: Such a year has no records.
+        InvalidRequest: The year is out of range.
     """
     if not _FIRST_YEAR <= year <= _LAST_YEAR:
         raise InvalidRequest(f"{year} is not a year; use for example 2025.")
@@ -105,12 +104,12 @@ def year_ms(year: int, zone: tzinfo) -> tuple[int, int]:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of an IANA name such as Europe/Berlin, or of an offset such as +01:00.
+    """Return the time zone of an IANA name such as Europe/Berlin or an offset such as +01:00.
 
     Raises:
         InvalidRequest: The zone is unknown; the message suggests similar names.
     """
-    if name == "UTC":  # also where no list of zones is installed
+    if name == "UTC":  # works without installed time zone data
         return UTC
     offset = _OFFSET.fullmatch(name)
     if offset is not None and int(offset[2]) < 24 and int(offset[3]) < 60:
@@ -129,7 +128,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def minute_in(zone: tzinfo, at_ms: int) -> str:
-    """A time in a zone to the minute, such as 2025-01-01 00:00."""
+    """Format a time in a zone to the minute, such as 2025-01-01 00:00."""
     return datetime.fromtimestamp(at_ms / 1_000, zone).isoformat(" ")[:16]
 
 
@@ -137,7 +136,7 @@ def _last_ms(text: str, zone: tzinfo = UTC) -> int:
     if not _is_date(text):
         return _start_ms(text, _MOMENT, zone)
     day = _moment(text, _MOMENT)
-    # The later of two, if clocks are put back at midnight.
+    # The later of the two, if clocks are put back at midnight.
     last = day.replace(hour=23, minute=59, second=59, microsecond=999_000, tzinfo=zone, fold=1)
     return ms_of_iso(last.isoformat())
 

@@ -101,7 +101,7 @@ def _free_port(host: str, port: int) -> int:
 
 async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:
     """Create the key, store the simulated accounts' credentials, and print the first steps."""
-    await node.catalogue.first_read()  # the printed commands need the pairs
+    await node.catalogue.first_read()  # the printed commands need the list of pairs
     vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
     now_ms = time.time_ns() // 1_000_000
     for exchange, each in credentials.items():
@@ -132,6 +132,6 @@ Press Ctrl-C to stop.
 
 
 def _command(node: app.Node, key: str) -> str:
-    """The ready-to-paste client command, with the path of this program."""
+    """Return the client command to paste, with the path of this program."""
     program = Path(sys.argv[0])
     return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {node.url}"

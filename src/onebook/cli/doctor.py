@@ -49,7 +49,7 @@ def doctor_command(
 def _print(findings: list[Finding]) -> None:
     if console.is_terminal:
         console.print(_grid(findings), highlight=False)
-    else:  # one line each, for grep
+    else:  # one per line, for grep
         for each in findings:
             advice = f" -> {each.advice}" if each.advice else ""
             line = f"{each.state}  {each.check}  {each.message}{advice}"

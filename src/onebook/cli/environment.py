@@ -2,7 +2,7 @@
 
     python -m onebook.cli.environment /etc/onebook/environment onebook keys list
 
-The unit and the commands share one file of secrets, so both must parse it alike:
+The systemd unit and the commands share one file of secrets and must parse it alike:
 https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
 """
 
@@ -20,7 +20,7 @@ EXIT_BAD_INPUT: Final = 2
 COMMENTS: Final = ("#", ";")
 QUOTES: Final = ("'", '"')
 BLANKS: Final = " \t"
-ENDS: Final = "\n\r"  # of a line
+ENDS: Final = "\n\r"  # end of a line
 ESCAPED: Final = '"\\`$'  # characters that a backslash escapes in double quotes
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -73,7 +73,7 @@ def _value(characters: Iterator[str]) -> str:
     for each in characters:
         if each in ENDS:
             break
-        if each in BLANKS:  # inside the value only, unless in quotes
+        if each in BLANKS:  # kept only inside the value, unless quoted
             if plain:
                 blanks.append(each)
         elif each in QUOTES and not plain:

@@ -1,4 +1,4 @@
-"""Facts about an exchange, as rows for `onebook exchanges` and as reference pages in Markdown."""
+"""Facts about an exchange, as rows of `onebook exchanges` and as Markdown reference pages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
 CONFIRMED_COLUMNS: Final = ("fact", "confirmed", "by", "source")
 NOTE: Final = "<!-- Written by `make reference`: change the connector, its tests or the rules. -->"
-# Facts that are code, in code spans.
+# Facts that are code and printed in code spans.
 CODE: Final = ("exchange_name", "ws_url", "rest_url", "instruments_path", "subscription")
 INDEX_COLUMNS: Final = (
     "exchange",
@@ -145,7 +145,7 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
 
     Args:
         exchange: The facts of the channel.
-        channel: Its name; "" for the default channel.
+        channel: The name of the channel; "" for the default one.
     """
     proven = proven_of(exchange, channel)
     limits = exchange.limits
@@ -243,7 +243,7 @@ def checksum(exchange: Exchange) -> str:
     made = exchange.connector
     channels = made.args if isinstance(made, partial) else ()
     modules = [
-        part.__module__  # either may be made by a helper of several connectors
+        part.__module__  # either may come from a helper shared by several connectors
         for each in channels
         if isinstance(each, BookChannel)
         for part in (each.data, each.control)
@@ -258,19 +258,19 @@ def checksum(exchange: Exchange) -> str:
 
 
 def horizon(exchange: Exchange, proven: Evidence) -> str:
-    """Return the horizon of a book: how many levels are known."""
+    """Return the horizon of a book: the number of known levels."""
     if proven.horizon:
         return f"{proven.horizon:,} levels per side at the start; refetched before it is reached"
     return "its depth" if exchange.depth else "none"
 
 
 def held(holds: Mapping[int, float]) -> str:
-    """Format the HTTP statuses of a blocked address and the pause after each."""
+    """Format the HTTP statuses that block an address, and the pause after each."""
     return "; ".join(f"{status} for {hold_s:g} s" for status, hold_s in holds.items()) or "-"
 
 
 def words(limits: Sequence[Limit]) -> str:
-    """Format the limits of one kind, all of which apply at once."""
+    """Format the limits of one kind; all apply at once."""
     texts = [
         f"{each.count:,} in {WINDOWS.get(each.per_s, f'{each.per_s:g} s')}"
         + (" of the address" if each.scope is Scope.ADDRESS else "")
@@ -353,8 +353,8 @@ def index() -> str:
         "books nothing needs to be detected."
     )
     parts.append(
-        "`oldest fact` is the date of the latest confirmation of the fact confirmed longest "
-        f"ago; facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of "
+        "`oldest fact` is the date on which the least recently confirmed fact was confirmed; "
+        f"facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of "
         "each exchange."
     )
     parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
@@ -371,7 +371,7 @@ def rank(exchange: Exchange) -> int:
 def index_row(exchange: Exchange) -> tuple[str, ...]:
     """Return the row of an exchange in the index."""
     level, missing = quality(exchange).level, quality(exchange).missing
-    # Only what the next level requires: rules are in the order of the levels.
+    # Only the rules of the next level: rules are in the order of the levels.
     wanted = next(
         (each.rules for each in rules().levels.values() if {*each.rules} & {*missing}), ()
     )

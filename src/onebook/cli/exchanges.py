@@ -30,13 +30,14 @@ from onebook.exchanges.kit import Exchange, ProtocolError
 from onebook.exchanges.kit.quality import docstring, quality
 from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.feeds.recording import RecordingError
+from onebook.orderbook import meant
 from onebook.rest import Rest
 
 exchanges_app = typer.Typer(no_args_is_help=True, help="Exchanges: list, show, check.")
 
-CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
+CHECK_PAGE_S = 15.0  # timeout of one page of a list, including waits and retries
 EXIT_UNREACHABLE = 1
-SECONDS_MIN = 5.0  # a subscription, a second one and two comparisons
+SECONDS_MIN = 5.0  # enough for two subscriptions and two comparisons
 SECONDS_MAX = 86_400.0
 
 
@@ -61,11 +62,11 @@ def list_exchanges(
     A narrow terminal shows only the first columns; `show` prints all of them.
 
     `quality`: evidence for the connector, from bronze to gold; see docs/reference/exchanges for the
-    rules. `via`: "ccxt" for exchanges of the setting feeds.ccxt.exchanges, which are only as exact
-    as ccxt, otherwise "own". `depth`: levels per side. `lost_frame`: how a lost frame is detected.
-    `heartbeat_s`: seconds without data or heartbeat before a connection is considered dead.
-    `quiet_s`: seconds without data before a book is stale. `times`: whether the data contains the
-    exchange's timestamps.
+    rules. `via`: "own", or "ccxt" for exchanges in feeds.ccxt.exchanges, which are only as exact as
+    ccxt. `depth`: levels per side. `lost_frame`: how a lost frame is detected. `heartbeat_s`:
+    seconds without data or heartbeat before a connection is considered dead. `quiet_s`: seconds
+    without data before a book is stale. `times`: whether the data contains the exchange's
+    timestamps.
 
     Example: onebook exchanges list
     """
@@ -84,7 +85,7 @@ def list_exchanges(
 
 
 def _known(settings: Path | None) -> dict[str, Exchange]:
-    """Return all exchanges with a connector, and those configured through ccxt."""
+    """Return all exchanges with a connector, and those that the settings add through ccxt."""
     return EXCHANGES | ccxt.enabled(config.load(settings).feeds)
 
 
@@ -105,7 +106,8 @@ def show(
     exchanges = _known(settings)
     known = resolve(name) or name.strip().lower()
     if known not in exchanges:
-        fail(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
+        known_names = ", ".join(exchanges)
+        fail(f"Unknown exchange {name!r}; known: {known_names}.{meant(name, exchanges)}")
     exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)
@@ -158,7 +160,7 @@ def check(
 ) -> None:
     """Read the instrument lists of exchanges; with --live, follow books and report deviations.
 
-    Exit status 1 if an exchange does not answer, or --live finds a warning or fault. The report of
+    Exit status 1 if an exchange does not answer or --live finds a warning or fault. The report of
     --live contains no keys, addresses or paths, so it can be sent to the project; Ctrl-C ends the
     check early and still writes it. docs/guides/check-exchanges.md explains the findings.
 

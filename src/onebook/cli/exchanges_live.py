@@ -32,8 +32,8 @@ NAME_CHARACTERS: Final = 18
 EXIT_FOUND: Final = 1
 EXIT_INTERRUPTED: Final = 130
 STYLES: Final = {Grade.NOTE: "", Grade.WARNING: "yellow", Grade.FAULT: "bold red"}
-# The most important first, because a narrow terminal shows the first ones. Of two numbers, the
-# connector states the first and the second was measured.
+# The most important come first, because a narrow terminal shows only those. Of two numbers, the
+# first is the connector's and the second was measured.
 COLUMNS: Final = (
     "exchange",
     "result",
@@ -93,7 +93,7 @@ def check_live(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[str]]:
-    """Open the report before the check, to find an unusable path first; remove it if empty."""
+    """Open the report before the check, to detect an unusable path early; remove it if empty."""
     with path.open("x", encoding="utf-8") as file:
         try:
             yield file
@@ -127,7 +127,7 @@ async def _run(
 
 @contextmanager
 def _interrupts(check: LiveCheck) -> Iterator[None]:
-    """The first Ctrl-C ends the check with a report, the second one the program."""
+    """End the check with a report on the first Ctrl-C, and the program on the second."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -183,7 +183,7 @@ def progress(check: LiveCheck) -> Table:
 
 
 def print_report(report: LiveReport) -> None:
-    """Print a row for each exchange, then the findings."""
+    """Print one row per exchange, then the findings."""
     rows = [_row(each) for each in report.exchanges]
     count = fitting(COLUMNS, rows)
     print_table(COLUMNS[:count], [each[:count] for each in rows])
@@ -247,7 +247,7 @@ def _fast_prices(report: ExchangeReport) -> str:
 
 
 def _compared(report: ExchangeReport) -> str:
-    """Return the strongest comparison that was made of the books."""
+    """Return the strongest kind of comparison made with the books."""
     kinds = {each.by for each in report.comparisons}
     if "ids" in kinds:
         return "by number"

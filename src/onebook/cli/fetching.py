@@ -1,7 +1,7 @@
-"""Fetch the history of an account into a file, on the operator's host or from a service.
+"""Fetches the history of an account into a file, on the operator's host or from a service.
 
-Both write the same file: a service sends records as lines, which the writers of this process turn
-into the form of the file. From a service needs no server package.
+Both write the same file: a service sends records as lines, which this process converts to the
+file's format. Fetching from a service needs no server package.
 """
 
 import asyncio
@@ -43,12 +43,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The records to fetch, and the file for them.
 
     Args:
-        types: Transaction types; empty for all that move money, without a file holdings too.
-        start_ms: Oldest time, Unix ms; None for all that the exchange keeps.
-        end_ms: Newest time, inclusive.
-        ends_now: Whether that is now.
-        source: `exchange` or `collected`; None for both.
-        output: The file; None where only the proof is wanted.
+        types: Transaction types; empty for all that change balances, and holdings if there is no
+        file. start_ms: Oldest time, Unix ms; None for everything the exchange keeps. end_ms: Newest
+        time, inclusive. ends_now: Whether `end_ms` is now. source: `exchange` or `collected`; None
+        for both. output: The file; None to reconcile only.
     """
 
     exchange: str | list[str]
@@ -65,7 +63,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def last_ms(self) -> int | None:
-        """The end of the request; None: what was collected up to now."""
+        """The end of the request; None for everything collected up to now."""
         return None if self.ends_now and self.source == "collected" else self.end_ms
 
 
@@ -73,10 +71,10 @@ class FetchOutcome(Struct, frozen=True, kw_only=True):
     """Result of a fetch.
 
     Args:
-        count: Records that were read.
-        rows: Rows of the file.
-        skipped: Records that made no row.
-        left_out: Types that move money and that were not requested.
+        count: Number of records read.
+        rows: Number of rows in the file.
+        skipped: Number of records without a row.
+        left_out: Types that change balances but were not requested.
     """
 
     count: int
@@ -89,13 +87,13 @@ class FetchOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing and, if requested, the proof succeeded."""
+        """Whether nothing is missing and the reconciliation, if requested, succeeded."""
         proven = self.verification is None or self.verification.holds is True
         return proven and all(entry.complete for entry in self.coverage) and not self.errors
 
 
 class Summary(Struct, frozen=True):
-    """The last line of a service's answer; `error` if it could not be completed."""
+    """The last line of a service's answer, with `error` if it is incomplete."""
 
     success: bool
     message: str = ""
@@ -168,7 +166,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
     """Fetch from a service, with an API key.
 
     Raises:
-        Refused, Unavailable: The service refuses the request, or cannot complete it.
+        Refused, Unavailable: The service refuses the request or cannot complete it.
     """
     body: dict[str, Any] = {
         "exchange": wanted.exchange,
@@ -179,7 +177,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         "end_time": wanted.last_ms,
         "verify": wanted.verify,
     }
-    if wanted.source is not None:  # a service of an earlier release does not know it
+    if wanted.source is not None:  # unknown to services of earlier releases
         body["source"] = wanted.source
     summary: Summary | None = None
     count = 0
@@ -230,7 +228,7 @@ def decoded_line(line: bytes, kind: type[T]) -> T:
     """Decode a line of the service's answer.
 
     Raises:
-        Unavailable: The line is damaged, or of another version of the service.
+        Unavailable: The line is damaged or from another version of the service.
     """
     try:
         return msgspec.json.decode(line, type=kind)
@@ -239,7 +237,7 @@ def decoded_line(line: bytes, kind: type[T]) -> T:
 
 
 def all_kept(coverage: Iterable[Coverage]) -> list[Coverage]:
-    """Coverage of a request for all that is kept: complete from where the exchange's data begin."""
+    """Coverage of a request for everything kept: complete from the first data of the exchange."""
     found = list(coverage)
     first_ms = min((entry.from_ms for entry in found if entry.from_ms is not None), default=0)
     return [
@@ -261,26 +259,26 @@ def doing(exchange: str, waiting_s: float) -> str:
 
 
 def every_type(wanted: Wanted, types: Mapping[str, Iterable[str]]) -> list[str]:
-    """The types to verify: of one exchange all that it has, holdings included."""
+    """The types to verify: by default all types of the exchange, including holdings."""
     if wanted.types or not isinstance(wanted.exchange, str):
         return wanted.types
     return list(types.get(wanted.exchange.partition(":")[0], ()))
 
 
 class NoFile:
-    """A writer that keeps nothing: only the proof is wanted."""
+    """A writer that discards records, to reconcile only."""
 
     rows = skipped = 0
 
     def write(self, records: Iterable[Record]) -> None:
-        """Forget records."""
+        """Discard records."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 def _display(listed: list[dict[str, Any]], exchange: str | list[str]) -> str:
-    """The name of an account for people; of several "", as `writer` takes it."""
+    """The display name of one account; "" for several, as `writer` expects."""
     if not isinstance(exchange, str) or exchange == "all":
         return ""
     name, _, label = exchange.partition(":")
@@ -292,7 +290,7 @@ def _display(listed: list[dict[str, Any]], exchange: str | list[str]) -> str:
 def _types(
     listed: list[dict[str, Any]], wanted: Wanted, coverage: Iterable[Coverage]
 ) -> tuple[str, ...]:
-    """The types of the exchanges whose accounts were read."""
+    """The types of the exchanges that were read."""
     names = [str(entry.account) for entry in coverage if entry.account]
     if isinstance(wanted.exchange, str):
         names.append(wanted.exchange)
@@ -334,7 +332,7 @@ def progress_bar() -> Progress:
 
 
 async def _repeat(show: Callable[[], None]) -> None:
-    """Show the progress as the time covered so far: records arrive newest first."""
+    """Show the progress by the time covered so far, because records arrive newest first."""
     while True:
         await asyncio.sleep(PROGRESS_S)
         show()

@@ -1,6 +1,6 @@
 """`onebook keys`: issue, list and change API keys.
 
-A new key is printed once, alone on standard output for use by scripts; messages about it go to
+A new key is printed once, alone on standard output so that scripts can read it; messages go to
 standard error.
 """
 
@@ -10,6 +10,7 @@ import typer
 
 from onebook import config as config_module
 from onebook.accounts.admin import NewKey
+from onebook.accounts.keys import fees_from
 from onebook.accounts.pepper import (
     changing,
     prepare_pepper,
@@ -17,7 +18,7 @@ from onebook.accounts.pepper import (
     rotate_pepper,
     waiting_pepper,
 )
-from onebook.cli.common import fail, reported, run
+from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import now_ms, span_ms, until_ms
 from onebook.cli.operator import (
     AsJson,
@@ -30,6 +31,8 @@ from onebook.cli.operator import (
     print_keys,
     size_bytes,
 )
+from onebook.exchanges import known_name
+from onebook.fees import TakerFees, named_table
 from onebook.model import Tier
 from onebook.store import KeyRow
 
@@ -184,6 +187,59 @@ def change_key(
             )
 
     _print_key(run(work()), as_json)
+
+
+@keys_app.command("fees")
+@reported
+def fees(
+    key: KeyName,
+    table: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="EXCHANGE=PERCENT",
+            help='Taker fees in percent, such as okx=0.08 "*=0.1"; they replace the whole table. '
+            "Without any, the table is shown.",
+        ),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the table.")] = False,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show or replace the taker fees of a key, which `fees: "key"` in a subscription refers to.
+
+    Example: onebook keys fees key_0f3a5c7e9b1d okx=0.08 "*=0.1"
+    """
+    if table and clear:
+        fail("Give either fees or --clear.")
+    given = _fees_of(table or [])
+
+    async def work() -> KeyRow:
+        async with desk(config) as (_store, admin):
+            if given or clear:
+                return await admin.change_fees(key, given, change(reason))
+            return await admin.key(key, now_ms())
+
+    found = fees_from(run(work()).fees)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(("exchange", "percent"), found.items())
+    else:
+        typer.echo("This key has no table of fees.", err=True)
+
+
+def _fees_of(table: list[str]) -> TakerFees:
+    given = {}
+    for entry in table:
+        name, found, percent = entry.partition("=")
+        if not found or name in given:
+            fail(f"A fee is EXCHANGE=PERCENT, each exchange once, not {entry!r}.")
+        given[name] = percent
+    try:
+        return named_table(given, known_name)
+    except ValueError as error:
+        fail(str(error))
 
 
 @keys_app.command("rotate")

@@ -1,10 +1,10 @@
-"""The ladder of `onebook watch` as lines of text, with aligned columns that are never cut.
+"""The ladder of `onebook watch` as lines of text with aligned, uncut columns.
 
 If the width is too small, the attribution is shortened first (names with amounts, names, the
-largest exchanges and the number of others, none), then the bar is left out; prices and amounts
-never are. Below it, `market_lines` has the cost of sizes, crossed markets and the age of data: one
-line each, so that the ladder does not move; parts that do not fit are counted instead of shown.
-Pure, except for `read_fees`.
+largest exchanges and the number of others, none), then the bar is dropped; prices and amounts are
+always shown. Below the ladder, `market_lines` shows the cost of sizes, crossed markets and the age
+of data, one line each, so that the ladder does not move; parts that do not fit are counted instead
+of shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ GAP: Final = 2
 SPACE: Final = "  "  # between the parts of a line
 BAR_CELLS: Final = 18
 BAR_CELLS_MIN: Final = 6
-SOME_CELLS_MIN: Final = 9  # of attribution: its header
-LINES_BESIDE: Final = 5  # title, exchanges that are not live, header, middle, cursor
+SOME_CELLS_MIN: Final = 9  # least attribution: its header
+LINES_BESIDE: Final = 5  # lines without levels: title, not live, header, middle, cursor
 OTHERS: Final = "others"
-AVERAGE_DECIMALS: Final = 2  # of an average, more than the prices of the book have
+AVERAGE_DECIMALS: Final = 2  # extra decimals of an average, compared with the book's prices
 PERCENT: Final = Decimal(100)
 FEE_MAX: Final = Decimal(10)
 
@@ -62,7 +62,7 @@ def _names(level: BookLevel) -> str:
 
 
 def _largest(level: BookLevel, *, cells: int) -> str:
-    """Format as many names as fit, by amount, then the number of further exchanges."""
+    """Format as many names as fit, by amount, then the number of other exchanges."""
     parts = zip(level.amounts, level.exchanges, strict=True)
     names = [name for _, name in sorted(parts, key=lambda part: -part[0])]
     for shown in range(len(names), 0, -1):
@@ -189,7 +189,7 @@ def _middle(view: BookView) -> tuple[str, str, bool, str] | None:
 
 
 def _price_age(view: BookView) -> str:
-    """How long the exchanges at the best prices have sent nothing; empty if it is not known."""
+    """Time since the exchanges at the best prices last sent data; empty if unknown."""
     best = [level for level in (view.best_bid, view.best_ask) if level is not None]
     ages = [view.ages.get(name) for level in best for name in level.exchanges]
     known = [age for age in ages if age is not None]
@@ -199,7 +199,7 @@ def _price_age(view: BookView) -> str:
 
 
 def age_text(age_ms: int) -> str:
-    """Format an age: milliseconds, or seconds from one on."""
+    """Format an age in milliseconds, or in seconds from 1 s."""
     return f"{age_ms} ms" if age_ms < 1_000 else f"{age_ms / 1_000:.1f} s"
 
 
@@ -208,7 +208,7 @@ class _Aligned:
 
     def __init__(self) -> None:
         self._whole = 0
-        self._decimals = 0  # with the point
+        self._decimals = 0  # cells right of the integer part, including the point
 
     def add(self, number: str) -> None:
         whole, point, decimals = number.partition(".")
@@ -225,7 +225,7 @@ class _Aligned:
 
 
 def joined(lines: Sequence[Text]) -> Text:
-    """Join lines to one text that is neither wrapped nor cut."""
+    """Join lines into one text that is neither wrapped nor cut."""
     text = Text("\n", no_wrap=True, overflow="ignore").join(lines)
     text.no_wrap, text.overflow = True, "ignore"
     return text
@@ -243,7 +243,7 @@ class FeeTable(NamedTuple):
         return {name: f"{fee:f}" for name, fee in self.own.items()} | others
 
     def charged(self, notionals: Iterable[tuple[str, Decimal]]) -> Decimal | str:
-        """The total fee of notionals by exchange, or the exchanges whose fee is unknown."""
+        """Return the total fee of these notionals, or the exchanges whose fee is unknown."""
         charged, unknown = Decimal(0), []
         for exchange, notional in notionals:
             percent = self.own.get(exchange, self.others)
@@ -404,7 +404,7 @@ def _age(view: BookView, exchange: str) -> str:
 
 
 def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:
-    """Format as many parts as fit, then the number of further ones."""
+    """Format as many parts as fit, then the number of the others."""
     for shown in range(len(parts), -1, -1):
         left = len(parts) - shown
         line = SPACE.join((head, *parts[:shown], *([f"+{left}"] if left else [])))

@@ -44,7 +44,7 @@ def nodes_command(
 ) -> None:
     """Show the live nodes of this cluster.
 
-    With `--json` each node is an object; with `--books` feeds nodes have the member `open_books`.
+    With `--json`, each node is an object; with `--books`, feeds nodes have the member `open_books`.
 
     Example: onebook nodes --config onebook.toml --books
     """
@@ -65,7 +65,7 @@ def nodes_command(
 async def _nodes(
     settings: config.Settings, *, with_books: bool
 ) -> list[tuple[NodeHeartbeat, list[Row] | None]]:
-    """Return the live nodes by role and name, on request with the books of feeds nodes."""
+    """Return the live nodes by role and name, optionally with the books of feeds nodes."""
     node = settings.node
     subjects = Subjects(node.cluster)
     async with NatsBus(

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from onebook import config
 from onebook.accounts.admin import Admin
+from onebook.accounts.keys import fees_from
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.common import print_table
 from onebook.cli.dates import now_ms
@@ -27,7 +28,7 @@ from onebook.clock import iso_ms
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.store import AccountRow, AuditedChange, KeyRow, Store
 
-# The names of the REST bodies, where the database has others.
+# REST names of columns with another name in the database.
 ACCOUNT_NAMES: Final = {"account_id": "user_id", "status": "account_status"}
 KEY_NAMES: Final = {"account_id": "user_id", "tier": "billing_tier", "status": "api_key_status"}
 ACCOUNT_COLUMNS: Final = (
@@ -59,22 +60,21 @@ Reason = Annotated[str, typer.Option(help="Reason for the change, for the audit 
 
 
 class Desk(NamedTuple):
-    """An opened store and the operations of an operator."""
+    """An open store and the operator's operations."""
 
     store: Store
     admin: Admin
 
 
-# The store logs an outage for nodes; a command reports it as its error.
+# The store logs outages for nodes; a command reports them as its own error.
 logging.getLogger("onebook.store").addHandler(logging.NullHandler())
 
 
 async def require_database(store: Store, pepper_file: Path, *, create: bool) -> None:
-    """Require a database with this release's schema.
+    """Require a database with the schema of this release.
 
-    Only the command that creates the first account creates a new file; for any other, a missing
-    file means a wrong path. A pepper without a database means that the database was deleted or
-    moved.
+    Only the command that creates the first account may create a file; for any other, a missing file
+    means a wrong path. A pepper without a database means that the database was deleted or moved.
     """
     path = store.database.path
     missing = _missing(path)
@@ -111,22 +111,22 @@ async def desk(file: Path | None, *, create: bool = False) -> AsyncIterator[Desk
 
 
 def change(reason: str) -> AuditedChange:
-    """A change made now by the person at this terminal."""
+    """Describe a change made now by the person at this terminal."""
     return AuditedChange(now_ms(), _who(), reason)
 
 
 def _who() -> str:
     """The login account, also under sudo; otherwise the account of the process."""
-    with suppress(OSError):  # a timer's and a container's commands have no login
+    with suppress(OSError):  # commands of timers and containers have no login
         return os.getlogin()
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a number without a name
+    except KeyError:  # a container's user may have a number but no name
         return str(os.getuid())
 
 
 def size_bytes(text: str) -> int:
-    """Read a size such as 200GiB, 500MiB or 1000000 (bytes).
+    """Parse a size such as 200GiB, 500MiB or 1000000 (bytes).
 
     Raises:
         InvalidRequest: The text is not a size.
@@ -140,9 +140,12 @@ def size_bytes(text: str) -> int:
 
 
 def fields(row: AccountRow | KeyRow) -> dict[str, Any]:
-    """An account or key with the member names of the REST API."""
+    """Return an account or key with the member names of the REST API."""
     names = KEY_NAMES if isinstance(row, KeyRow) else ACCOUNT_NAMES
-    return {names.get(name, name): value for name, value in to_builtins(row).items()}
+    found = {names.get(name, name): value for name, value in to_builtins(row).items()}
+    if isinstance(row, KeyRow):
+        found["fees"] = fees_from(row.fees)
+    return found
 
 
 def print_accounts(accounts: Sequence[AccountRow]) -> None:
@@ -160,7 +163,7 @@ def _print_rows(columns: Sequence[str], rows: Sequence[AccountRow | KeyRow]) -> 
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    """A field as text: times as dates, the last use to the minute."""
+    """Format a field: times as dates, the last use to the minute."""
     value = row[name if name in row else f"{name}_ms"]
     if value is None:
         return ""

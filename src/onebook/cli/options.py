@@ -37,7 +37,7 @@ def require_service_key(url: str, key: str) -> None:
     """Check that a key is given with the URL of a service.
 
     Raises:
-        InvalidRequest: It is not.
+        InvalidRequest: The key is missing.
     """
     if url and not key:
         raise InvalidRequest("--url needs an API key; set the variable ONEBOOK_KEY.")

@@ -22,10 +22,11 @@ from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 from onebook.library.recorders import require_recordable
 from onebook.model import Instrument
+from onebook.orderbook import meant
 from onebook.rest import Rest
 from onebook.simulator import SimulatedExchanges
 
-LOOK_S: Final = 0.1  # how often the progress is drawn and the recording ends if it is full
+LOOK_S: Final = 0.1  # interval of drawing the progress and checking whether the file is full
 SECONDS_MAX: Final = 86_400.0
 
 
@@ -50,7 +51,10 @@ def record_command(
     """
     name = resolve(exchange)
     if name is None:
-        raise InvalidExchange(f"Unknown exchange {exchange!r}; known: {', '.join(EXCHANGES)}.")
+        raise InvalidExchange(
+            f"Unknown exchange {exchange!r}; known: {', '.join(EXCHANGES)}."
+            f"{meant(exchange, EXCHANGES)}"
+        )
     symbols = list(dict.fromkeys(each.upper() for each in symbol))
     feeds = config.load(settings).feeds.model_copy(update={"exchanges": (name,)})
     try:
@@ -91,13 +95,12 @@ async def record(
     settings: FeedSettings = FeedSettings(),  # noqa: B008 - frozen
     bytes_max: int = RECORDING_BYTES_MAX,
 ) -> Recorder:
-    """Record the books of some symbols of one exchange until the time is over or the recording
-    ends.
+    """Record the books of some symbols of one exchange for some time, or until the file is full.
 
     Raises:
         ExchangeFailed: The instrument list is unavailable. InvalidRequest: The exchange does not
         list a symbol.
-        RecordingError: The file cannot be written, or more symbols than fit one connection.
+        RecordingError: The file cannot be written, or the symbols need more than one connection.
     """
     require_recordable([exchange], len(symbols))
     exchanges = {exchange.name: exchange}
@@ -108,7 +111,7 @@ async def record(
     ):
         await catalogue.first_read()
         instruments = [_instrument(catalogue, exchange, symbol) for symbol in symbols]
-        # Feeds have monotonic seconds; a recording has Unix seconds.
+        # Feeds use monotonic seconds; recordings use Unix seconds.
         epoch_s = time.time() - time.monotonic()
         with Recorder(output, bytes_max=bytes_max, epoch_s=epoch_s) as recorder:
             async with Supervisor(

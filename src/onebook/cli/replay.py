@@ -41,7 +41,7 @@ def replay_command(
 ) -> None:
     """Run the service on recorded exchange data.
 
-    Clients need an API key of the service's database; at its start it lists them.
+    Clients need an API key from the service's database; the keys are listed at the start.
 
     Example: onebook replay OKX.ws.1.0 BINANCE.ws.1.0 BINANCE.http.0.0 --speed 10 --loop
     """
@@ -64,7 +64,7 @@ async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Ser
 
 
 def service(port: int | None, file: Path | None) -> Serve:
-    """The service with the operator's settings, connected to the replay."""
+    """Return the service with the operator's settings, connected to the replay."""
 
     async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
         settings = config.load(file, overrides={"server": {"port": port}})
@@ -74,8 +74,8 @@ def service(port: int | None, file: Path | None) -> Serve:
 
 
 async def _print_access(node: app.Node, *, file: Path | None) -> None:
-    """Print the address and the keys that are accepted there, or how to create one."""
-    await node.catalogue.first_read()  # the command below must find its pair
+    """Print the address and the accepted keys, or how to create one."""
+    await node.catalogue.first_read()  # the printed command needs the list of pairs
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
     keys = [key for key in await admin.keys(None, now_ms()) if key.status is KeyStatus.ACTIVE]
     program = shlex.quote(sys.argv[0])

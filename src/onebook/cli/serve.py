@@ -11,7 +11,7 @@ from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.ops import preflight
 
-EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor to the usage file
+EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor to a file
 
 
 @reported
@@ -64,7 +64,7 @@ def serve_command(
         return
     if worker_restarts is not None:
         metrics.WORKER_RESTARTS.inc(worker_restarts)
-    worker = worker_restarts is not None  # of `node.workers`: its gateways share one port
+    worker = worker_restarts is not None  # started by `node.workers`, whose gateways share one port
     announce = _announce if worker else None
     if run(app.serve(wanted, port_shared=worker, on_listening=announce, reread=read)):
         raise typer.Exit(EXIT_USAGE_LOST)

@@ -19,8 +19,8 @@ from onebook.errors import InvalidRequest
 from onebook.inflate import ACCEPTED, BodyReader, Uninflatable
 
 TIMEOUT_S: Final = 5.0
-ANSWER_BYTES_MAX: Final = 16 << 20  # of /metrics; a large node sends about 1 MB
-PIPE_ROWS: Final = 10_000  # without a terminal, nothing is left out
+ANSWER_BYTES_MAX: Final = 16 << 20  # maximum of /metrics; a large node sends about 1 MB
+PIPE_ROWS: Final = 10_000  # without a terminal, show everything
 ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 
 
@@ -63,7 +63,7 @@ def top_command(
         private = public
         if url is None and server.metrics_port is not None:
             private = _own_url(server.metrics_host, server.metrics_port, tls=False)
-    # The system's authorities, or those of SSL_CERT_FILE, as in the clients.
+    # Like the clients: the system's certificate authorities, or those of SSL_CERT_FILE.
     verify = False if insecure else ssl.create_default_context()
     with httpx.Client(timeout=TIMEOUT_S, verify=verify, trust_env=False) as http:
         node = _Node(http, public.rstrip("/"), private.rstrip("/"))
@@ -105,7 +105,7 @@ def _own_url(host: str, port: int, *, tls: bool) -> str:
 
 
 class _Node:
-    """The node that is shown."""
+    """HTTP access to the node."""
 
     def __init__(self, http: httpx.Client, url: str, metrics_url: str) -> None:
         self.url = url
@@ -134,7 +134,7 @@ class _Node:
             raise InvalidRequest(f"{url} is not an Onebook node.") from None
 
     def _get(self, url: str) -> tuple[int, bytes]:
-        """Fetch a page: status and body of at most `ANSWER_BYTES_MAX`."""
+        """Fetch a page; returns status and body, of at most `ANSWER_BYTES_MAX`."""
         try:
             with self._http.stream("GET", url, headers={"Accept-Encoding": ACCEPTED}) as answer:
                 body = BodyReader(answer.headers.get_list("content-encoding"), ANSWER_BYTES_MAX)
@@ -146,7 +146,7 @@ class _Node:
         except Uninflatable as error:
             raise InvalidRequest(f"{url} sent an unreadable answer: {error}.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # "[Errno 111] Connection refused": the number says nothing more.
+            # "[Errno 111] Connection refused": the number adds nothing.
             reason = str(error).partition("] ")[2] or str(error) or type(error).__name__
             raise InvalidRequest(f"Cannot reach {url}: {reason}.") from None
 

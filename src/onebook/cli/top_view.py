@@ -15,16 +15,16 @@ from onebook.model import Health
 
 LAG_HIGH_S: Final = 0.1
 FLUSH_AGE_HIGH_S: Final = 3.0
-CHROME_ROWS: Final = 3  # title, empty line and heads of columns around the exchanges
+CHROME_ROWS: Final = 3  # rows without exchanges: title, empty line, column headers
 ROWS_MIN: Final = 3
-TABLE_WIDTH: Final = 93  # below it the table of exchanges would be cut
+TABLE_WIDTH: Final = 93  # a narrower terminal would cut the table of exchanges
 NONE: Final = "-"
 
 Labels = frozenset[tuple[str, str]]
 
 
 class Scrape:
-    """Samples of one scrape, taken at `at_s` (seconds of any clock)."""
+    """The samples of one scrape, taken at `at_s` (seconds of any clock)."""
 
     def __init__(self, text: str, at_s: float) -> None:
         self.at_s = at_s
@@ -114,7 +114,7 @@ class ExchangeLine(NamedTuple):
 
     @property
     def trouble(self) -> bool:
-        """Whether some of its books are not live; without books and connections it is idle."""
+        """Whether some books are not live; an exchange without books and connections is idle."""
         down = not self.up and any(self.books.values())
         return down or any(self.books.get(each, 0) for each in (Health.STALE, Health.OFFLINE))
 
@@ -229,7 +229,7 @@ def _table(lines: list[ExchangeLine], *, narrow: bool) -> Table:
     for name in ("live", "sync", "stale", "off", frames, "age", "last", "reconn", invalid):
         table.add_column(name, justify="right", no_wrap=True)
     for each in lines:
-        idle = not each.up and not any(each.books.values())  # no client subscribes to its books
+        idle = not each.up and not any(each.books.values())  # its books have no subscribers
         table.add_row(
             each.name,
             _state(each.up, idle),
@@ -254,7 +254,7 @@ def _state(up: bool, idle: bool) -> Text:
 
 
 def _marked(text: str, bad: bool) -> Text:
-    """A value; a bad one is marked so that it shows without colour."""
+    """Format a value; bad ones are also marked without colour."""
     return Text(f"{text} !", style="bold red") if bad else Text(text)
 
 

@@ -30,12 +30,12 @@ from onebook.errors import InvalidRequest
 from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
-if TYPE_CHECKING:  # it needs the server's packages
+if TYPE_CHECKING:  # needs the server's packages
     from rich.progress import Progress, TaskID
 
     from onebook.transactions.collector import Collected, Forgotten, Step
 
-ALL: Final = "all"  # that the exchange keeps
+ALL: Final = "all"  # everything the exchange keeps
 SINCE: Final = "30d"
 EXIT_INCOMPLETE: Final = 1
 
@@ -87,8 +87,8 @@ From = Annotated[
     Literal["exchange", "collected"] | None,
     typer.Option(
         "--source",
-        help="Only the exchange, or only what was collected.",
-        show_default="what was collected, and the rest from the exchange",
+        help="Read only from the exchange, or only from the collected records.",
+        show_default="collected records, and the rest from the exchange",
     ),
 ]
 Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet.")]
@@ -135,7 +135,7 @@ def fetch(
     """Export the history of an account to a file and report its coverage.
 
     The file is created when it is complete. The exit status is 0 only if nothing is missing.
-    Without --types the rows of every format add up to the change of each balance.
+    Without --types, the rows of every format add up to the change of each balance.
 
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
@@ -176,7 +176,7 @@ def verify_command(
 ) -> None:
     """Reconcile all records of an account with its balances, without writing a file.
 
-    The exit status is 0 only if nothing is missing and every check that could be made holds.
+    The exit status is 0 only if nothing is missing and every possible check holds.
 
     Example: onebook transactions verify --from 90d
     """
@@ -210,11 +210,11 @@ def collect_command(
     demo: Demo = False,
     config: ConfigFile = None,
 ) -> None:
-    """Read accounts into the database, so that what the exchange forgets is kept.
+    """Read accounts into the database, to keep records longer than the exchange does.
 
-    The first collection reads all that the exchange keeps; later ones read what is new. It can be
-    interrupted at any time and goes on where it was. The exit status is 0 only if all that the
-    exchange keeps is stored. A service collects by itself with transactions.collect_every.
+    The first collection reads everything the exchange keeps; later ones read new records. An
+    interrupted collection resumes where it stopped. The exit status is 0 only if everything the
+    exchange keeps is stored. A service collects automatically with transactions.collect_every.
 
     Example: onebook transactions collect --exchange kraken
     """
@@ -234,7 +234,7 @@ def collect_command(
         for error in each.errors:
             typer.echo(f"{each.account} {error.transaction_type}: {error.message}")
     if not done:
-        fail("There are no credentials of such an account.")
+        fail("No credentials are stored for these accounts.")
     if not all(each.complete for each in done):
         raise typer.Exit(EXIT_INCOMPLETE)
 
@@ -293,7 +293,7 @@ def follow(
         str | None,
         typer.Option(
             "--from",
-            help="Begin with the history since a day, a time or a span back, such as 1h.",
+            help="Print the history first, from a day, a time or a span back, such as 1h.",
             show_default=NOW,
         ),
     ] = None,
@@ -302,10 +302,10 @@ def follow(
     count: Annotated[int, typer.Option(min=0, help="Stop after N records (0: never).")] = 0,
     url: Annotated[str, typer.Option(help="URL of the service.")] = "http://127.0.0.1:8000",
 ) -> None:
-    """Print new transactions of an account as they happen, each as a line of JSON.
+    """Print new transactions of an account as they occur, as one line of JSON each.
 
-    A record that changes is printed again, with "updated" as its change. States of the subscription
-    go to the error stream.
+    A changed record is printed again, with "updated" as its change. States of the subscription go
+    to standard error.
 
     Example: onebook transactions follow --from 1h
     """
@@ -385,7 +385,7 @@ def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:
     if outcome.skipped:
         sentence += (
             f" Not written: {_counted(outcome.skipped, 'record')} that would count an event twice "
-            "or changed no balance (second views, own transfers, what was not completed)."
+            "or changed no balance (second views, own transfers, incomplete ones)."
         )
     return [*sentences, sentence]
 
@@ -396,7 +396,7 @@ def _accounts(text: str) -> str | list[str]:
 
 
 def _proof(found: Verification | None) -> list[str]:
-    """Print the reconciliation: checks that hold, differences, and what was not checked."""
+    """Describe the reconciliation: checks that hold, differences, and unchecked parts."""
     if found is None:
         return []
     if found.accounts:
@@ -503,10 +503,10 @@ async def follow_there(
     options: dict[str, Any],
     count: int,
 ) -> None:
-    """Print records to the output, and states of the subscription to the error stream.
+    """Print records to standard output and subscription states to standard error.
 
     Args:
-        count: Records after which it ends; 0: never.
+        count: Number of records after which it ends; 0: never.
     """
     printed = 0
     async with client, aclosing(client.follow_transactions(exchange, types, **options)) as events:
@@ -529,6 +529,6 @@ def _status_line(event: LiveTransaction) -> str:
 
 
 def _number(value: object) -> float:
-    """A number of a record; its exact text stands beside it."""
+    """A number of a record as a float; the record also has its exact text."""
     assert isinstance(value, Decimal)
     return float(value)

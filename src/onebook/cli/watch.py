@@ -100,7 +100,7 @@ def watch_command(
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
     shown = _Screen(url, depth, table, below) if console.is_terminal else _Lines(depth, table)
-    logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # it is shown here
+    logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # shown here instead
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
     except Refused as refused:
@@ -138,7 +138,7 @@ class _Screen:
 
     @property
     def _room_below(self) -> int:
-        """Number of market lines: all, or as many as leave room for the best level of each side."""
+        """Number of market lines that leave room for the best level of each side."""
         return max(0, min(self._lines_below, console.height - LINES_BESIDE - 2))
 
     def show(self, view: BookView) -> None:
@@ -176,7 +176,7 @@ def _print(where: Console, text: Text) -> None:
 
 
 async def _follow(shown: _Screen | _Lines, start: Open, updates: int) -> None:
-    """Show views; resubscribes with more levels when the screen has grown."""
+    """Show views; resubscribe with more levels when the screen has grown."""
     seen = 0
     with shown:
         while True:

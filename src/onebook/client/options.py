@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from onebook.orderbook import ALL, Names, exchange_texts, symbols_of
 
 LIBRARY_OPTIONS = ("record", "proxy", "feeds", "streams")
+APART = "merged=False opens a book for each exchange: use order_books, which yields several."
 
 
 class FillRequest(TypedDict, total=False):
@@ -30,7 +31,7 @@ class SubscribeOptions(TypedDict, total=False):
     ages: bool  # how old the data of each exchange is
     coverage: bool  # up to which price the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
-    fees: Mapping[str, str]  # taker fees in percent; "*": all others
+    fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
     net: bool  # levels by the price after the fee
     within: str  # only levels within so many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
@@ -107,11 +108,13 @@ def named_exchanges(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def require_service_options(options: Mapping[str, Any]) -> None:
-    """Refuse the options that only the library has.
+    """Refuse the options that only the library or only `order_books` has.
 
     Raises:
         TypeError: There is one.
     """
+    if "merged" in options:
+        raise TypeError(APART)
     for name in LIBRARY_OPTIONS:
         if name in options:
             raise TypeError(

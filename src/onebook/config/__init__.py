@@ -1,8 +1,8 @@
 """Every setting with its default, unit and meaning; the only reader of the environment.
 
-Order, later wins: defaults < `onebook.toml` < `ONEBOOK_*` < flags. A node with an unknown setting
-does not start. `settings.py` has all sections, `sources.py` reads them.
-`onebook config doc` prints all of it as a table.
+Precedence, lowest first: defaults, `onebook.toml`, `ONEBOOK_*`, flags. A node with an unknown
+setting does not start. `settings.py` defines the sections, `sources.py` reads them. `onebook config
+doc` prints all settings.
 """
 
 from onebook.config.settings import (

@@ -1,7 +1,7 @@
 """Every setting of a node: name, environment variable, default, unit and meaning.
 
-Programs that use the library construct the sections of feeds and streams. Fields use `default=`,
-because type checkers do not recognise a positional default as optional.
+Fields use `default=`, because users of the library construct some sections and type checkers do not
+recognise a positional default as optional.
 """
 
 import os
@@ -45,7 +45,7 @@ ENV_DELIMITER: Final = "__"
 
 
 class Section(BaseModel):
-    """A table of the settings file: immutable, without unknown names."""
+    """A table of the settings file: immutable; unknown names are errors."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
 
 def data_dir() -> Path:
-    """Default folder of the database and the secrets."""
+    """Return the default folder of the database and the secrets."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "onebook"
 
 
@@ -112,7 +112,7 @@ class TierLimits(Section):
     views_max: int = Field(500, ge=1, le=1_000_000)
     """Maximum distinct views (symbol, exchanges and options) per key, over all its connections."""
     interval_ms_min: int = Field(0, ge=0, le=60_000)
-    """Least `interval_ms` of a view, in milliseconds; 0 permits updates at once."""
+    """Minimum `interval_ms` of a view; 0 permits immediate updates."""
 
 
 class TierSettings(Section):
@@ -137,7 +137,7 @@ class TierSettings(Section):
         return cls.model_fields[tier.field_name].default.model_dump() | dict(given)
 
     def of(self, tier: Tier) -> TierLimits:
-        """The limits of one tier."""
+        """Return the limits of a tier."""
         limits: TierLimits = getattr(self, tier.value)
         return limits
 
@@ -170,7 +170,7 @@ class AccountsSettings(Section):
 
 
 class ExchangeSettings(Section):
-    """Deviations from the built-in facts of one exchange; an empty value keeps the fact."""
+    """Changes to the built-in facts of one exchange; an empty value keeps the fact."""
 
     ws_url: str = ""
     """WebSocket URL of the exchange's feeds."""
@@ -225,12 +225,12 @@ class FeedSettings(Section):
 
     @property
     def proxies(self) -> Proxies:
-        """Which proxy connections to exchanges use."""
+        """Return the proxy settings of connections to exchanges."""
         return Proxies(self.proxy.get_secret_value())
 
 
 class StreamSettings(Section):
-    """How the live books of a symbol are merged."""
+    """Merging of live books."""
 
     identity_deviation_max: float = Field(default=0.10, ge=0.001, le=1_000)
     """Maximum deviation of an exchange's mid price from the median of at least three others, as a
@@ -281,16 +281,16 @@ class GatewaySettings(Section):
 
 
 class AccountUrls(Section):
-    """Addresses of one exchange in place of its own; empty: its own."""
+    """URLs that replace those of one exchange; empty: its own."""
 
     mainnet_url: str = ""
-    """Base URL of the live exchange: of every host that is not in `hosts`."""
+    """Base URL of the live exchange, for every host that is not in `hosts`."""
     testnet_url: str = ""
     """Base URL of the testnet."""
     demo_url: str = ""
     """Base URL of demo accounts."""
     hosts: Mapping[str, str] = {}
-    """Base URLs of single hosts of the live exchange, by name."""
+    """Base URLs of individual hosts of the live exchange, by name."""
 
 
 class TransactionSettings(Section):
@@ -318,14 +318,14 @@ class TransactionSettings(Section):
     """Maximum concurrent transaction queries per API key; keep it below `runs_max`, so that one key
     cannot block all others."""
     reserve_share: float = Field(0.1, ge=0, le=0.5)
-    """Fraction of an exchange's per-minute rate limits that one API key leaves to other keys. 0:
-    one key can use the limits up, so that other keys wait up to a minute."""
+    """Fraction of an exchange's per-minute rate limits that one API key leaves for the others. 0:
+    one key can exhaust the limits, so that others wait up to a minute."""
     collect_every: float = Field(0.0, ge=0, le=7 * 86_400)
-    """Seconds between two collections of an account into the database, such as 3600; 0: only
+    """Seconds between two automatic collections of an account, such as 3600; 0: only
     `onebook transactions collect` collects."""
     collect_encrypted: bool = False
-    """Encrypt collected records with a key that is itself encrypted like exchange credentials;
-    records that were collected before stay as they are."""
+    """Whether to encrypt collected records, with a key that is encrypted like exchange credentials.
+    Records collected earlier stay as they are."""
     collected_records_max: int = Field(10_000_000, ge=1, le=1_000_000_000)
     """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
 
@@ -343,7 +343,7 @@ class TransactionSettings(Section):
 
 
 class NatsSettings(Section):
-    """Connection to NATS; not used with `node.role = "all"`."""
+    """Connection to NATS; unused with `node.role = "all"`."""
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     """URLs of the NATS servers of one cluster, such as nats://HOST:4222 or tls://HOST:4222."""
@@ -390,11 +390,11 @@ class NodeSettings(Section):
 class Variables(EnvSettingsSource):
     """Reads settings from environment variables: lists and tables are JSON, other values text.
 
-    Invalid JSON becomes an error of its setting instead of ending the read.
+    Invalid JSON is reported as an error of its setting and does not end the read.
     """
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Return a list or table from its text, or the text."""
+        """Parse a list or table; return the text if it is not JSON."""
         try:
             return super().decode_complex_value(field_name, field, value)
         except ValueError:
@@ -425,9 +425,9 @@ class Settings(BaseSettings):
     _origin: Callable[[str], str] | None = PrivateAttr(default=None)
 
     def origin(self, name: str) -> str:
-        """Return the prefix of a message about a setting: the flag, variable or file that sets it.
+        """Return the prefix of a message about a setting: its flag, variable or file.
 
-        It ends in a colon and a space; "" if the value is the default.
+        It ends with a colon and a space; "" if the setting has its default.
         """
         return "" if self._origin is None else self._origin(name)
 
@@ -440,12 +440,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then the environment, then the file."""
+        """Order the sources: flags, environment, file."""
         return init_settings, Variables(settings_cls), TomlConfigSettingsSource(settings_cls)
 
 
 class Setting(NamedTuple):
-    """One setting for the documentation; the bounds are None unless it is a number."""
+    """A setting for the documentation; bounds are None unless it is a number."""
 
     name: str
     default: Any
@@ -455,14 +455,14 @@ class Setting(NamedTuple):
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return ENV_PREFIX + name.upper().replace(".", ENV_DELIMITER)
 
 
 def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Setting]:
-    """All settings as `table.name`, in the order of `Settings`; None means no default.
+    """Return all settings as `table.name`, in the order of `Settings`; None: no default.
 
-    The tables within a table come after its own settings, as TOML needs them.
+    Nested tables follow the settings of their table, as TOML requires.
     """
     model = Settings if section is None else type(section)
     found: list[Setting] = []

@@ -16,9 +16,8 @@ from onebook.errors import ConfigError
 from onebook.files import read_toml
 
 FILE_NAME = "onebook.toml"
-# Variables with our prefix that are no settings of a node: the commands' settings file, a client's
-# key and address, the inputs
-# and the extent of the tests, the build with sanitizers.
+# Variables with our prefix that are not settings of a node: the settings file of commands, the key
+# and address of a client, inputs and extent of the tests, the build with sanitizers.
 OTHER_VARIABLES = frozenset(
     (
         "ONEBOOK_AUTOBAHN",
@@ -111,7 +110,7 @@ def examine(
 
 
 def _file_faults(path: Path, *, named: bool) -> Iterator[str]:
-    """The reason why the file is unreadable; the default file may be absent."""
+    """Report why the file is unreadable; the default file may be absent."""
     if not path.is_file():
         if named:
             yield f"Settings file {path} not found."
@@ -125,7 +124,7 @@ def _file_faults(path: Path, *, named: bool) -> Iterator[str]:
 
 
 def _unknown_variables() -> list[str]:
-    """Report variables with a misspelt table, which pydantic-settings ignores."""
+    """Report variables with an unknown table, which pydantic-settings ignores."""
     tables = set(Settings.model_fields)
     return [
         f"Unknown setting in the variable {variable}."
@@ -136,7 +135,7 @@ def _unknown_variables() -> list[str]:
 
 
 def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
-    """The source of a value: flag, variable or file, in this order of precedence."""
+    """Return the source of a value: flag, variable or file, in this order of precedence."""
     value: Any = flags
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -174,7 +173,7 @@ def _remove(values: dict[str, Any], names: list[str]) -> None:
 
 
 def _sections(values: Mapping[str, Any]) -> Settings:
-    """Settings with the valid sections, and defaults for the others."""
+    """Return settings with the valid sections and defaults for the others."""
     sections = {}
     for name, field in Settings.model_fields.items():
         sections[name] = field.get_default(call_default_factory=True)
@@ -192,7 +191,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _near(name: str) -> str:
-    """The known name most similar to an unknown one; "" if none is similar."""
+    """Return the known name most similar to an unknown one; "" if none is."""
     table, dot, leaf = name.rpartition(".")
     known = [each.name for each in catalogue() if each.name.startswith(table + dot)]
     beside = {each.removeprefix(table + dot).partition(".")[0] for each in known}
@@ -201,7 +200,7 @@ def _near(name: str) -> str:
 
 
 def _sentence(name: str, fault: Any) -> str:
-    """An error as a sentence, without the value, which may be a secret."""
+    """Format an error as a sentence, without the value, which may be secret."""
     if fault["type"] == "extra_forbidden":
         near = _near(name)
         hint = f" Did you mean {near}?" if near else ""
@@ -211,6 +210,6 @@ def _sentence(name: str, fault: Any) -> str:
 
 
 def in_words(fault: Any) -> str | None:
-    """The predicate of a sentence about the value; None if pydantic's own text should be used."""
+    """Return the predicate of a sentence about the value; None to use pydantic's text."""
     words = _WORDS.get(fault["type"])
     return None if words is None else words.format(**fault.get("ctx", {}))

@@ -70,6 +70,18 @@ def resolve(name: str) -> str | None:
     return name if name in EXCHANGES else _FORMER.get(name)
 
 
+def known_name(name: str) -> str:
+    """Return our name of an exchange, given a present or former name.
+
+    Raises:
+        ValueError: It is unknown.
+    """
+    found = resolve(name)
+    if found is None:
+        raise ValueError(f"Unknown exchange {name[:40]!r}. {instead_of(name)}".rstrip())
+    return found
+
+
 def channel_of(exchange: Exchange, channel: str) -> Exchange:
     """Return the facts of one book channel of an exchange; "" is the default channel.
 

@@ -72,6 +72,7 @@ from onebook.exchanges.kit import (
     SeededEngine,
     SeedRefused,
     Sequence64,
+    ServerTime,
     SocketSeed,
     control_reader,
     decode,
@@ -210,6 +211,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    time=ServerTime("/v2/time", "time"),
     limits=ExchangeLimits(
         topics=100,  # our choice: the book of each costs a point
         # Of 1000 points a minute for REST and sockets together; exceeding it blocks for 15 min.

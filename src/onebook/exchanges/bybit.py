@@ -79,6 +79,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     TopOfBook,
     control_reader,
     decode,
@@ -234,6 +235,7 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=100,
     tops=True,
+    time=ServerTime("/v5/market/time", "time"),
     limits=ExchangeLimits(
         topics=200,  # in two channels: 10 of the 21 KB that arguments may have
         messages=(Limit(10, 1.0),),  # our choice: undocumented

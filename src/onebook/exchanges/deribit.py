@@ -88,6 +88,7 @@ from onebook.exchanges.kit import (
     RpcControl,
     Scope,
     Sequence64,
+    ServerTime,
     TopOfBook,
     Trading,
     accepted_of,
@@ -294,6 +295,7 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     tops=True,
+    time=ServerTime("/api/v2/public/get_time", "result"),
     limits=ExchangeLimits(
         topics=100,  # in two channels each; our choice, of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),

@@ -80,6 +80,7 @@ from onebook.exchanges.kit import (
     SeededEngine,
     SeedRefused,
     Sequence64,
+    ServerTime,
     SocketSeed,
     control_reader,
     decode,
@@ -246,6 +247,7 @@ EXCHANGE: Final = Exchange(
     depth=LEVELS,
     interval_ms=100,
     frames=FrameForm.COMPRESSED,
+    time=ServerTime("/v1/common/timestamp", "data"),
     limits=ExchangeLimits(
         topics=50,  # each sends ten frames a second; the page advises against many
         messages=(Limit(1, 0.15),),  # `req` once in 100 ms

@@ -59,6 +59,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Send,
+    ServerTime,
     WholeBooks,
     control_reader,
     decode,
@@ -184,6 +185,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     guard=LossDetection.WHOLE,
+    time=ServerTime("/v2/timestamp.do", "data"),
     limits=ExchangeLimits(
         topics=50,  # our choice, as are the limits below except the last
         messages=(Limit(10, 1.0),),

@@ -71,6 +71,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     TopOfBook,
     Verify,
     control_reader,
@@ -252,6 +253,7 @@ EXCHANGE: Final = Exchange(
     depth=400,
     interval_ms=100,
     tops=True,
+    time=ServerTime("/api/v5/public/time", "data.0.ts"),
     limits=ExchangeLimits(
         topics=50,  # in two channels each; each resync is two of 480 requests an hour
         messages=(Limit(4, 1.0),),  # our choice: undocumented

@@ -1,4 +1,4 @@
-"""Live connections to exchanges: opens them, keeps them up, and applies their frames to books.
+"""Connections to exchanges: opens them, keeps them open, and applies their frames to books.
 
 `catalogue` holds the instruments, `supervisor` decides which feeds exist, `feed` keeps one
 connection open, and `session` is its sans-I/O state machine. `ccxt` connects exchanges without a

@@ -30,17 +30,15 @@ from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
 
-LIST_WEIGHT: Final = (
-    20  # request weight of a list at the most expensive exchange (binance exchangeInfo)
-)
+LIST_WEIGHT: Final = 20  # highest request weight of a list (binance exchangeInfo)
 log = logging.getLogger("onebook.feeds")
 
 START_S: Final = 20.0  # timeout of `first_read`
 SPREAD: Final = 0.1  # random part of the reload period
 CANDIDATES_MAX: Final = 100  # symbols considered for a suggestion
-SYMBOL_CHARACTERS_MAX: Final = 40  # longer input of a client is not a symbol
-NAMED_MAX: Final = 5  # instruments named in a log line
-SIMILAR: Final = 0.5  # least similarity of a suggestion
+SYMBOL_CHARACTERS_MAX: Final = 40  # longer client input cannot be a symbol
+NAMED_MAX: Final = 5  # maximum instruments named in a log line
+SIMILAR: Final = 0.5  # minimum similarity of a suggestion
 QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TRY", "BNB")
 
 
@@ -54,20 +52,20 @@ async def read_list(
     library: Library | None = None,
     parsing: asyncio.Lock | None = None,
 ) -> Instruments:
-    """Fetch all pages of an exchange's instrument list; the bounds apply to all pages together.
+    """Fetch all pages of an exchange's instrument list; the limits apply to all pages together.
 
     Args:
-        exchange: Its facts.
+        exchange: The exchange.
         rest: Fetches the pages.
-        settings: Currency codes of the operator.
-        limits: The bounds.
+        settings: The operator's currency codes.
+        limits: Maximum bytes, rows and pages.
         page_s: Total timeout of one page, including waits and retries.
         library: ccxt, for exchanges without a connector.
         parsing: Held while a page is parsed, so that only one list is parsed at a time.
 
     Raises:
         ExchangeFailed: A page could not be fetched.
-        ProtocolError: A page is invalid, or the list exceeds its bounds.
+        ProtocolError: A page is invalid, or the list exceeds a limit.
     """
     found, bodies = Instruments(), list[bytes]()
     bytes_left, path = limits.list_bytes_max, exchange.instruments_path
@@ -86,7 +84,7 @@ async def read_list(
             )
         bodies.append(body)
         bytes_left -= len(body)
-        # Megabytes of JSON: parsed in a thread, not in the event loop of the books.
+        # Megabytes of JSON are parsed in a thread, so that the event loop stays free for books.
         async with parsing or nullcontext():
             page = await asyncio.to_thread(
                 exchange.parse_instruments, body, rows_max=limits.list_rows_max
@@ -125,8 +123,8 @@ def _rename(page: Instruments, name: str, settings: FeedSettings) -> None:
 class Catalogue:
     """The instruments of the exchanges in use.
 
-    `via` maps exchanges to the library that provides them; `library` reads their lists. `on_gone`
-    is called with a delisted instrument and the reason, `on_back` with one that is traded again,
+    `via` maps exchanges without a connector to their library; `library` reads their lists.
+    `on_gone` is called with a delisted instrument and the reason, `on_back` with a relisted one,
     `on_read` with an exchange after each attempt to read its list.
     """
 
@@ -154,16 +152,16 @@ class Catalogue:
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
         self._listed: dict[str, dict[str, Instrument]] = {}
-        self._trading: Mapping[str, list[str]] = {}  # symbol: names of exchanges
+        self._trading: Mapping[str, list[str]] = {}  # exchange names by symbol
         self._by_base: Mapping[str, list[str]] = {}
-        self._by_letter: Mapping[str, list[str]] = {}  # first letter: bases
-        self._broken: dict[str, str] = {}  # exchange: error of the last attempt to read its list
+        self._by_letter: Mapping[str, list[str]] = {}  # bases by first letter
+        self._broken: dict[str, str] = {}  # error of the last attempt to read a list, by exchange
         self._unsound: set[str] = set()
         self._ambiguous: set[str] = set()
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
-        self._parsing = asyncio.Lock()  # parsing takes several times a list's size in memory
+        self._parsing = asyncio.Lock()  # parsing needs several times a list's size in memory
         for exchange in exchanges.values():
             self._budget(exchange)
 
@@ -207,7 +205,7 @@ class Catalogue:
         self._tasks[name] = asyncio.create_task(self._keep(exchange), name=f"catalogue {name}")
 
     def exchanges(self, symbol: str) -> list[str]:
-        """Return the exchanges that trade `symbol` now, by name."""
+        """Return the names of the exchanges that trade `symbol` now."""
         return list(self._trading.get(symbol, ()))
 
     def pairs(self, exchange: str) -> list[str]:
@@ -216,11 +214,11 @@ class Catalogue:
         return sorted(symbol for symbol, each in listed.items() if traded(each))
 
     def symbols(self) -> list[str]:
-        """Return every symbol that is traded somewhere, sorted."""
+        """Return all symbols traded on any exchange, sorted."""
         return sorted(self._trading)
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
-        """Return the instrument that `exchange` lists as `symbol`, traded or halted."""
+        """Return the instrument listed as `symbol` on `exchange`, traded or halted."""
         return self._listed.get(exchange, {}).get(symbol)
 
     def listed(self, exchange: str) -> list[Instrument]:
@@ -248,7 +246,7 @@ class Catalogue:
         return not self.unread()
 
     def suggest(self, symbol: str, n: int = 3) -> list[str]:
-        """Return up to `n` traded symbols that resemble the one given."""
+        """Return up to `n` traded symbols similar to the given one."""
         wanted = normalised(symbol)
         base, _, quote = wanted.partition("/")
         reverse = f"{quote}/{base}"
@@ -261,7 +259,7 @@ class Catalogue:
     def update(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
-        If two natives have the same symbol, the traded one is used, else the first.
+        If two natives have the same symbol, the traded one is used, otherwise the first.
 
         Returns:
             The instruments that were left out because their symbol was taken.
@@ -314,7 +312,7 @@ class Catalogue:
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
-            log.info("Reading the instruments of %s succeeds again.", exchange.name)
+            log.info("The instruments of %s can be read again.", exchange.name)
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
@@ -376,7 +374,7 @@ class Catalogue:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
-        """Return symbols with a similar base, at most `CANDIDATES_MAX`, because clients call it."""
+        """Return symbols with a similar base; limited, because clients trigger the search."""
         near = [
             other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
         ]
@@ -392,8 +390,8 @@ def traded(instrument: Instrument) -> bool:
 def follow(instrument: Instrument, new: Instrument) -> None:
     """Copy the fields of `new` to `instrument`.
 
-    The only function that changes a frozen value: its holders compare it by identity and need the
-    current fields.
+    The only function that changes a frozen value, because its holders compare it by identity and
+    need current fields.
     """
     for field in ("tick", "lot", "status", "scales"):
         force_setattr(instrument, field, getattr(new, field))

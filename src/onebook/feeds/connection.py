@@ -1,4 +1,4 @@
-"""The socket of one exchange connection: passes frames and time to its session, executes effects.
+"""The socket of one exchange connection: feeds frames and time to its session, executes effects.
 
 picows does the framing but leaves parts of RFC 6455 to its user: this module joins fragments,
 answers control frames and rejects reserved bits. `session.py` decides what a message means; nothing
@@ -53,7 +53,7 @@ TOO_LONG: Final = "a message over the size limit"
 FETCH_DEFECT: Final = "the request failed because of a defect in Onebook"
 BEHIND_PROXY: Final = "cannot be reached through the proxy"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
-ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame without a code
+ORDINARY: Final = (0, 1000, 1001)  # uninformative codes; 0: a close frame without a code
 
 
 def _formattable(record: logging.LogRecord) -> bool:
@@ -109,7 +109,7 @@ class Link(Protocol):
 
 
 class NotReached(Exception):
-    """An exchange is unreachable; has the new state of `stats`, and the problem as text."""
+    """An exchange is unreachable; holds the new state of `stats`, and the problem as text."""
 
     def __init__(self, trouble: str, problem: str) -> None:
         super().__init__(problem)
@@ -125,13 +125,13 @@ class ExchangeConnection(WSListener):
     all feeds share one event loop.
 
     Args:
-        exchange: Its facts.
-        session: Its state machine.
+        exchange: The exchange's facts.
+        session: The state machine of the connection.
         url: `exchange.ws_url`, or the address issued for one connection.
         tls: For wss addresses.
         rest: Fetches snapshots over REST.
-        proxies: Which proxy the address is reached through.
-        limits: Limits and waits.
+        proxies: Selects the proxy for the address.
+        limits: Limits and timeouts.
         stats: Counters of the exchange.
         recorder: Records the traffic.
         clock: Returns the time of frames.
@@ -170,9 +170,9 @@ class ExchangeConnection(WSListener):
         self._limits = limits
         self._stats = stats
         self._recorder = recorder
-        self._url = exchange.ws_url  # in recordings: an issued address may contain a token
+        self._url = exchange.ws_url  # for recordings; `url` may contain a token
         self._parts = bytearray()
-        self._deflated = False  # whether the message being joined is compressed by RFC 7692
+        self._deflated = False  # whether the message being joined is compressed (RFC 7692)
         self._inflater: MessageInflater | None = None
         self._transport: WSTransport | None = None
         self._timer: asyncio.TimerHandle
@@ -220,7 +220,7 @@ class ExchangeConnection(WSListener):
             )
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Subscribe, or close if no instrument is subscribed any more."""
+        """Subscribe, or close if there is no instrument left."""
         if self.abandoned:
             transport.disconnect(graceful=False)
             return
@@ -270,7 +270,7 @@ class ExchangeConnection(WSListener):
         if frame.rsv2 or frame.rsv3 or (frame.rsv1 and not self._may_be_deflated(kind)):
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
         elif frame.payload_size > self.bytes_max:
-            # picows closes such a connection only later, and may deliver the frame first.
+            # picows closes such a connection only later and may deliver the frame first.
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
         elif kind in DATA or kind == WSMsgType.CONTINUATION:
             self._part(frame)
@@ -284,7 +284,7 @@ class ExchangeConnection(WSListener):
             self._count_noise()
 
     def _may_be_deflated(self, kind: WSMsgType) -> bool:
-        """Return whether a first frame has rsv1 for a compressed message (RFC 7692 section 6)."""
+        """Return whether a first frame marks a compressed message by rsv1 (RFC 7692 section 6)."""
         return self._inflater is not None and kind in DATA
 
     def pause(self, transport: WSTransport) -> None:
@@ -356,7 +356,7 @@ class ExchangeConnection(WSListener):
             await self._await_close()
 
     # A callback instead of a sleeping task, because many idle feeds tick hundreds of times a
-    # second. Ticks are on whole tenths of a second, so that all of them wake the loop together.
+    # second. Ticks fall on whole tenths of a second, so that they wake the loop together.
     def _tick_later(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(next_tick(loop.time(), TICK_S), self._tick)
@@ -394,7 +394,7 @@ class ExchangeConnection(WSListener):
                 log.debug("A connection to %s ended with %r.", self._url, error)
 
     async def _await_close(self) -> None:
-        """Wait for the close handshake, at most `CLOSE_S`: a dead peer does not answer."""
+        """Wait for the close handshake; at most `CLOSE_S`, because a dead peer does not answer."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.gone.wait()
@@ -445,7 +445,7 @@ class ExchangeConnection(WSListener):
         self.execute(now)
 
     def _take_deflated(self, message: bytes) -> None:
-        """Inflate a message by RFC 7692; a damaged one ends the connection and its window."""
+        """Inflate a message (RFC 7692); a damaged one ends the connection and its window."""
         assert self._inflater is not None
         try:
             plain = self._inflater.inflated(message, self.bytes_max)
@@ -493,7 +493,7 @@ class ExchangeConnection(WSListener):
 
 
 def close_words(payload: bytes) -> str:
-    """Describe a close frame: its code unless it is an ordinary one, and the exchange's words."""
+    """Describe a close frame by its code, unless it is ordinary, and its reason."""
     code, words = int.from_bytes(payload[:2]), payload[2:].decode(errors="replace")
     if not words and code in ORDINARY:
         return CLOSED_BY_EXCHANGE

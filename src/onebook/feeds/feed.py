@@ -38,7 +38,7 @@ log = logging.getLogger("onebook.feeds")
 MAINTENANCE_S: Final = 30.0  # minimum wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
-# States that clients see if an exchange refuses connections or is unreachable.
+# States shown to clients if an exchange refuses connections or is unreachable.
 REASONS: Final = {
     MAINTENANCE: Reason.MAINTENANCE,
     LIMITED: Reason.RATE_LIMITED,
@@ -48,20 +48,20 @@ TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
 
 
 class Feed:
-    """The instruments of one connection, and that connection while `run` runs.
+    """The instruments of one connection, which is kept open while `run` runs.
 
     Args:
-        exchange: Its facts, with the operator's addresses.
+        exchange: The exchange's facts, with the operator's addresses.
         instruments: Subscribed first; their books are open.
         books: Receive the data.
         rest: Fetches snapshots over REST.
-        limits: Limits and waits.
+        limits: Limits and timeouts.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
         library: ccxt, for an exchange without a connector.
-        proxies: Which proxy its addresses are reached through.
-        tls: Shared, because creating a TLS context reads every certificate of the machine.
+        proxies: Selects the proxy for an address.
+        tls: A shared TLS context, because creating one reads every certificate of the machine.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each wait.
     """
@@ -179,7 +179,7 @@ class Feed:
             await connection.release()
 
     async def _addressed(self) -> Exchange:
-        """Return the exchange's facts with the address that it issues for this connection.
+        """Return the exchange's facts with the address issued for this connection.
 
         Raises:
             ExchangeFailed: The exchange does not answer.
@@ -271,7 +271,7 @@ class Feed:
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._clock.wall_ms() / 1_000)
         if asked_s is None:
             asked_s = holds.get(status, MAINTENANCE_S) * (1.0 + self._jitter())
-        # All feeds of the exchange wait, then reconnect one after another.
+        # All feeds of the exchange wait, then reconnect one by one.
         self._quotas.connects.hold(self._clock.monotonic() + asked_s)
         return max(wait_s, asked_s)
 

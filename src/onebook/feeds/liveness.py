@@ -1,7 +1,7 @@
-"""Liveness of one connection: when it last delivered, and whether its silence is a fault.
+"""Liveness of one connection: time of its last data, and whether its silence is a fault.
 
-Pure: times in, verdicts out. A pong proves that the socket works, a heartbeat that the exchange
-serves us, and only data that a busy book is up to date.
+A pong proves that the socket works, a heartbeat that the exchange serves the connection; only data
+proves that a busy book is up to date.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,9 +22,9 @@ class Liveness:
     """The liveness of one connection; all times in monotonic seconds.
 
     Args:
-        exchange: Its promised limits.
+        exchange: The exchange's facts, with its promised limits.
         cadences: Cadences measured by earlier connections of the feed.
-        limits: Minimum silences, and how much evidence a silence limit needs.
+        limits: Minimum silences, and the evidence required for a silence limit.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class Liveness:
         limits: FeedLimits = LIMITS,
     ) -> None:
         self.cadences = cadences
-        self.received_at = 0.0  # a frame of any kind, or a pong
-        self.alive_at = 0.0  # a heartbeat of the exchange
+        self.received_at = 0.0  # last frame of any kind, or pong
+        self.alive_at = 0.0  # last heartbeat of the exchange
         self._withheld_at = 0.0
         self._pinged_at = 0.0
         self._measured = (
@@ -52,7 +52,7 @@ class Liveness:
             self._beat_at = now + self._exchange.heartbeat.every_s
 
     def alive(self, watch: Watch | None, now: float) -> None:
-        """Record a heartbeat of the exchange; with a `watch`, of one instrument."""
+        """Record a heartbeat of the exchange, or of one instrument (`watch`)."""
         self.alive_at = now
         if watch is not None:
             watch.alive_at = now
@@ -66,7 +66,7 @@ class Liveness:
         return heartbeat.message()
 
     def is_dead(self, now: float) -> bool:
-        """Return whether nothing was received for too long."""
+        """Return whether nothing has been received for too long."""
         return now - self.received_at >= self._exchange.silence_max_s
 
     def wants_ping(self, now: float) -> bool:
@@ -78,7 +78,7 @@ class Liveness:
         return due
 
     def withheld(self, now: float) -> None:
-        """Record a frame of a book that is out of sync; it is not shown but counts as data."""
+        """Record a frame of a book that is out of sync: it counts as data but is not shown."""
         self._withheld_at = now
 
     def check(self, watches: Collection[Watch], now: float) -> str | None:
@@ -95,7 +95,7 @@ class Liveness:
         return NO_DATA if silent_s >= self._limit_s(watches) else None
 
     def _observed(self, watches: Iterable[Watch], now: float) -> float:
-        """Update the cadences; returns when a live book last changed, 0 if none did."""
+        """Update the cadences; returns the time of the last change of a live book, 0 if none."""
         data_at, whole = 0.0, True
         gone_s = self._limits.cadence_evidence_s
         for watch in watches:
@@ -120,10 +120,10 @@ class Liveness:
         return data_at
 
     def _limit_s(self, watches: Iterable[Watch]) -> float:
-        """Return after how many seconds of silence the connection is dead.
+        """Return the seconds of silence after which the connection is dead.
 
-        The cadence of all books together does not apply while one of them is out of sync: each of
-        the others is then judged by its own cadence.
+        The common cadence of all books does not apply while one of them is out of sync; each of the
+        others is then judged by its own cadence.
         """
         cadences = [watch.cadence for watch in watches if watch.was_live]
         if self._measured:

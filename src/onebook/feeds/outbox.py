@@ -1,7 +1,6 @@
-"""Effects of a session, and the queue in which its frames wait for the exchange's rate limits.
+"""Effects of a session, and the queue of its frames, paced by the exchange's rate limits.
 
-Pure: frames and requests in; `drain` returns the effects that may be executed now. The queue is
-bounded; urgent frames go first.
+`drain` returns the effects that may be executed now. The queue is bounded; urgent frames go first.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ class SendPing(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request this by GET and pass the body to `fetched`, or call `fetch_failed`."""
+    """Send a GET request and pass the body to `fetched`, or call `fetch_failed`."""
 
     fetch: Fetch
 
@@ -33,7 +32,7 @@ class Request(NamedTuple):
 class End(NamedTuple):
     """Close the connection.
 
-    `at_once`: reconnect without a wait; `abrupt`: read nothing more.
+    `at_once`: reconnect without waiting; `abrupt`: stop reading.
     """
 
     reason: Reason
@@ -71,7 +70,7 @@ class Outbox:
         self._urgent: list[Effect] = []
         self._fetches: list[Fetch] = []
         self._messages, self._requests = quotas.of_connection()
-        self.held_until = 0.0  # after a rate limit error, no frame is sent before this time
+        self.held_until = 0.0  # no frame is sent before this time, after a rate limit error
 
     @property
     def waiting(self) -> bool:
@@ -79,7 +78,7 @@ class Outbox:
         return bool(self._frames)
 
     def send(self, output: Send) -> bool:
-        """Queue a frame; False if the queue is full."""
+        """Queue a frame; returns False if the queue is full."""
         if output.urgent:
             self.urge(self._leaving(output))
         elif len(self._frames) >= self._frames_max:
@@ -99,7 +98,7 @@ class Outbox:
         self._messages.take(1, now)
 
     def request(self, fetch: Fetch) -> None:
-        """Request a REST body; the REST client paces it."""
+        """Request a REST body; the REST client paces the request."""
         self._fetches.append(fetch)
         self._wake()
 
@@ -116,7 +115,7 @@ class Outbox:
     def wait_s(self, now: float) -> float:
         """Return the time until the whole queue is sent.
 
-        Frames of other connections that share a limit are not counted.
+        Ignores frames of other connections that share a limit.
         """
         count = len(self._frames)
         return max(
@@ -142,7 +141,7 @@ class Outbox:
         return Transmit(output.at(self._wall_ms()))
 
     def _may_send(self, now: float) -> bool:
-        """Charge one frame to the exchange's limits; False if it must wait."""
+        """Charge one frame to the exchange's limits; returns False if it must wait."""
         if now < self.held_until:
             return False
         if self._messages.wait_s(1, now) > 0 or self._requests.wait_s(1, now) > 0:

@@ -1,6 +1,6 @@
 """Recordings of connections: one line per frame, for replay.
 
-The format is that of cryptofeed's raw data files, so that recordings of others work too:
+The format is that of cryptofeed's raw data files, so that cryptofeed's recordings work too:
 
     wss://url <-> 1618678132.35               a connection was opened
     wss://url <- 1618678132.35: {json}        the client sent a frame
@@ -8,8 +8,8 @@ The format is that of cryptofeed's raw data files, so that recordings of others 
     https://url -> 1618678132.35: body        a REST body arrived; ` header: {json}` may follow
 
 Blank lines are skipped; a REST body may span several lines. Text that would not survive as one line
-is written as a bytes literal, and read as binary with the same bytes. Reading is pure. `Recorder`
-writes; it has no clock, and adds `epoch_s` to its times to get Unix seconds.
+is written as a bytes literal and read as binary with the same bytes. `Recorder` has no clock; it
+adds `epoch_s` to given times to get Unix seconds.
 """
 
 import ast
@@ -22,9 +22,9 @@ from typing import Final, NamedTuple, Self, TextIO
 from urllib.parse import urlsplit
 
 RECORDING_BYTES_MAX: Final = 1 << 30
-FILE_CHARACTERS_MAX: Final = 4 << 30  # longest file that is read
-LINE_CHARACTERS_MAX: Final = 160 << 20  # more than the longest REST body with each byte escaped
-TIME_MAX_S: Final = 32_503_680_000.0  # the year 3000; times in milliseconds are above it
+FILE_CHARACTERS_MAX: Final = 4 << 30  # longest readable file
+LINE_CHARACTERS_MAX: Final = 160 << 20  # more than the longest REST body with every byte escaped
+TIME_MAX_S: Final = 32_503_680_000.0  # the year 3000; times in milliseconds exceed it
 BUFFER_CHARACTERS_MAX: Final = 1 << 16
 EXCERPT_CHARACTERS: Final = 60
 
@@ -36,7 +36,7 @@ _RECEIVED: Final = re.compile(rf"{_TIME}: ?(?P<payload>.*)")
 _HEADER: Final = " header: "
 _LITERALS: Final = ("b'", 'b"')
 _ESCAPE: Final = r"""\\(?:[\\'"abfnrtv]|x[0-9a-fA-F]{2}|[0-3]?[0-7]{1,2})"""
-# One literal in the form that `repr` writes, so that Python's parser gets nothing else.
+# A literal as written by `repr`, so that Python's parser gets nothing else.
 _LITERAL: Final = re.compile(
     rf"b'(?:[\t !-&(-\[\]-~]++|{_ESCAPE})*+'|b\"(?:[\t !#-\[\]-~]++|{_ESCAPE})*+\""
 )
@@ -63,7 +63,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """The exchange sent a frame, on the connection that was opened last."""
+    """The exchange sent a frame on the connection opened last."""
 
     at: float
     frame: bytes
@@ -133,7 +133,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def _bounded(file: TextIO, name: str) -> Iterator[str]:
-    """Yield the lines of a file; raises if a line or the file is too long."""
+    """Yield the lines of a file; raise if a line or the file is too long."""
     left = FILE_CHARACTERS_MAX
     while line := file.readline(LINE_CHARACTERS_MAX + 1):
         left -= len(line)
@@ -145,7 +145,7 @@ def _bounded(file: TextIO, name: str) -> Iterator[str]:
 
 
 def _entry(line: str) -> Entry | None:
-    """Parse one line; None if it can only be the continuation of a body."""
+    """Parse one line; None if it can only continue a body."""
     if found := _RECEIVED.fullmatch(line):
         return Received(_time(found["at"]), *_payload(found["payload"]))
     if found := _SENT.fullmatch(line):
@@ -190,7 +190,7 @@ def _joined(body: Fetched, rest: Sequence[Fetched]) -> Fetched:
 
 
 def _headed(text: str) -> tuple[str, str]:
-    """Split a body from its header; text that only looks like a header stays in the body."""
+    """Split a body and its header; text that only looks like a header stays in the body."""
     body, mark, header = text.rpartition(_HEADER)
     if not mark:
         return text, ""
@@ -231,7 +231,7 @@ class Recorder:
         path: The file; it must not exist yet.
         bytes_max: Maximum size of the file.
         epoch_s: Added to every time: Unix time minus the feed's clock.
-        failed: Called with `problem`, once.
+        failed: Called once with `problem`.
     """
 
     def __init__(

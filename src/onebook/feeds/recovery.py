@@ -1,7 +1,7 @@
 """Resyncs the instruments of a connection that are not live, by the table in `subscriptions`.
 
-Pure: changes the health of books and sends requests through `resync`. A book is invalidated at once
-and requested again, without the other books, after the whole frame has been processed.
+Changes the health of books and sends requests through `resync`. A book is invalidated at once and,
+after its whole frame has been processed, requested again without the other books.
 """
 
 from collections import deque
@@ -25,15 +25,15 @@ from onebook.feeds.subscriptions import (
 )
 from onebook.model import Health, Instrument, Reason
 
-UNAVAILABLE_MAX: Final = 5  # consecutive pauses until the error is attributed to an instrument
-# Seconds after which an error that names no instrument is attributed to the requests that are still
-# unanswered. Exchanges answer within tens of milliseconds, not always in order.
+UNAVAILABLE_MAX: Final = 5  # consecutive pauses before the error is attributed to an instrument
+# Seconds after which an error that names no instrument is attributed to the unanswered requests.
+# Exchanges answer within tens of milliseconds, not always in order.
 UNNAMED_WAIT_S: Final = 1.0
 
 CHECKSUMS: Final = "too many wrong checksums"
 BEYOND_REPAIR: Final = "a book could not be repaired"
 
-Ending = Callable[[Reason, float, str], None]  # ends the connection: reason, now, detail
+Ending = Callable[[Reason, float, str], None]  # ends the connection: (reason, now, detail)
 
 
 class UnnamedError(NamedTuple):
@@ -48,9 +48,9 @@ class Recovery:
     """Resyncs the instruments of one connection that are not live.
 
     Args:
-        books: The health of their books is set here.
-        outbox: Knows how long a queued request will wait.
-        limits: Limits and waits.
+        books: The books whose health is set.
+        outbox: Returns how long a queued request will wait.
+        limits: Limits and timeouts.
         stats: Counters of the exchange.
         snapshot_s: Seconds a subscription may take to deliver its first book.
         jitter: Returns a number in [0, 1) for each wait.
@@ -71,8 +71,8 @@ class Recovery:
         end: Ending,
     ) -> None:
         self.watches: dict[Instrument, Watch] = {}
-        self.broken: list[Watch] = []  # to be requested again after this frame
-        self.halted: str | None = None  # why the exchange does not match orders
+        self.broken: list[Watch] = []  # requested again after this frame
+        self.halted: str | None = None  # why the exchange does not match orders; None while it does
         self.over = False  # the connection has ended: no resyncs
         self._books = books
         self._outbox = outbox
@@ -82,9 +82,9 @@ class Recovery:
         self._jitter = jitter
         self._resync = resync
         self._end = end
-        self._slowed = 0  # pauses of requests since it last acknowledged something
+        self._slowed = 0  # pauses of requests since the last acknowledgement
         self._isolated: deque[Watch] = deque()  # to be requested one by one
-        self._isolating: Watch | None = None  # the one whose request is unanswered
+        self._isolating: Watch | None = None  # the one with an unanswered request
         self._unnamed_error: UnnamedError | None = None  # the oldest one
 
     def adopt(self, instruments: Iterable[Instrument], cadences: Cadences, now: float) -> None:
@@ -166,13 +166,13 @@ class Recovery:
         return watch if watch.phase is LIVE_PHASE else None
 
     def refused(self, instrument: Instrument, words: str, now: float) -> None:
-        """Retry a book that the exchange refused, much later."""
+        """Retry a refused book much later."""
         watch = self.watches.get(instrument)
         if watch is not None:
             self.retry_later(watch, Reason.REFUSED, now, detail=words)
 
     def not_traded(self, instrument: Instrument, words: str, now: float) -> None:
-        """Retry an instrument that the exchange does not trade now, much later."""
+        """Retry an instrument that is not traded now much later."""
         watch = self.watches.get(instrument)
         if watch is not None:
             if watch.book.health is Health.LIVE:
@@ -183,7 +183,7 @@ class Recovery:
         """Repeat a failed snapshot request with backoff."""
         watch = self.watches.get(instrument)
         if watch is not None:
-            watch.fetches = max(0, watch.fetches - 1)  # it does not count as an unusable snapshot
+            watch.fetches = max(0, watch.fetches - 1)  # not an unusable snapshot
             self.invalidate(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
@@ -195,7 +195,7 @@ class Recovery:
             self._unnamed_error = UnnamedError(words, now + UNNAMED_WAIT_S, asking)
 
     def resolve_unnamed(self, now: float) -> None:
-        """Find the instrument that an error concerns by requesting the unanswered ones singly.
+        """Find the instrument that an error concerns by requesting the unanswered ones one by one.
 
         An error after such a request concerns its instrument.
         """
@@ -228,8 +228,8 @@ class Recovery:
         accepted subscriptions.
 
         An error during a pause answers an earlier message, so it does not extend the pause. If the
-        exchange stays `unavailable`, or gives this answer to a request for one instrument, the
-        instrument itself may be the cause.
+        exchange stays `unavailable`, or answers a request for a single instrument this way, the
+        instrument may be the cause.
         """
         if about:
             self._failed(about, words, now)
@@ -283,7 +283,7 @@ class Recovery:
         return pause_s * (1.0 + jitter)
 
     def _postpone(self, watch: Watch, until: float, reason: Reason, words: str, now: float) -> bool:
-        """Request a book again at `until`, unless it is live, accepted or not requested."""
+        """Schedule a new request at `until` for a book that was requested but not accepted."""
         was_postponed = watch.phase is Phase.POSTPONED
         watch.move(Cause.POSTPONE)
         if watch.phase is not Phase.POSTPONED:
@@ -294,7 +294,7 @@ class Recovery:
         return True
 
     def trading(self, words: str, now: float, *, is_open: bool) -> None:
-        """Invalidate all books while the exchange matches no orders, then request them again."""
+        """Invalidate all books while the exchange matches no orders; then request them again."""
         if not is_open:
             self.halted = words
             self._forget_isolated()
@@ -327,7 +327,7 @@ class Recovery:
         """Invalidate a book, and schedule its resync."""
         watch = self.watches.get(instrument)
         if watch is None or self.over or watch.phase in (Phase.OFFLINE, Phase.HALTED):
-            return  # already invalid, and retried at its own deadline
+            return  # already invalid, and retried at its deadline
         self._stats.invalidations[reason] += 1
         self._books.set_health(instrument, Health.STALE, reason, now, detail=detail)
         watch.reason = reason
@@ -351,7 +351,7 @@ class Recovery:
     def give_up(self, watch: Watch, now: float) -> None:
         """Retry the instrument much later if the connection serves others, else reconnect.
 
-        Levels that cannot be stored are a fault of the instrument; reconnecting would not help.
+        Levels that cannot be stored are a fault of the instrument, so reconnecting would not help.
         """
         if watch.reason is Reason.LEVELS:
             self.retry_later(watch, Reason.LEVELS, now)
@@ -395,7 +395,7 @@ class Recovery:
     def _plan(self, watch: Watch, now: float) -> None:
         limits = self._limits
         if watch.reason is Reason.SNAPSHOT_FAILED:
-            # Only this book is affected, and another connection would get the same answer.
+            # Only this book is affected, and a new connection would get the same answer.
             tries, wait_max_s = watch.failures, limits.retry_offline_s
             watch.failures += 1
         elif watch.tries >= limits.resync_tries_max:
@@ -423,7 +423,7 @@ class Recovery:
         for watch in watches:
             watch.move(Cause.REQUEST, NEVER)
             if self._unnamed_error is not None and watch in self._unnamed_error.pending:
-                self._unnamed_error.pending.remove(watch)  # the error arrived before this request
+                self._unnamed_error.pending.remove(watch)  # the error is older than this request
             if watch.book.health is Health.OFFLINE:
                 self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._resync([watch.instrument for watch in watches], now)
@@ -443,7 +443,7 @@ class Recovery:
             self._request_isolated(now)
 
     def _all(self) -> list[Watch]:
-        """Copy the watches: a callback of a book's health may remove an instrument meanwhile."""
+        """Copy the watches, because a callback of a book's health may remove an instrument."""
         return list(self.watches.values())
 
     def _forget_isolated(self) -> None:

@@ -1,8 +1,8 @@
 """Decides when to refetch the snapshot of a live book: near its horizon, or on a silent stream.
 
-`Reseeds` decides, from a book and its connector's position in the stream, and is pure; `Reseeding`
-executes. If a REST body is newer than the stream, the stream must deliver the same changes soon;
-otherwise the stream is dead, even if the socket is open.
+`Reseeds` decides from a book and its position in the stream; `Reseeding` executes. If a REST body
+is newer than the stream, the stream must deliver the same changes soon; otherwise it is dead, even
+if the socket is open.
 """
 
 import logging
@@ -18,11 +18,11 @@ from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.subscriptions import Watch
 from onebook.model import Health, Instrument, Reason
 
-RESEED_TOTAL_S: Final = 15.0  # one request, including waits and retries
-RESEED_TRIES_MAX: Final = 3  # unanswered requests on the socket, before the book is stale
-SEED_SHARE: Final = 0.75  # of a small seed's levels, if that is less than `reseed_levels`
-REACH_SHARE: Final = 0.25  # of the distance to the horizon that the seed had
-RETRY_S: Final = 2.0  # until a deferred body is requested again
+RESEED_TOTAL_S: Final = 15.0  # timeout of one request, including waits and retries
+RESEED_TRIES_MAX: Final = 3  # unanswered requests on the socket before the book is stale
+SEED_SHARE: Final = 0.75  # of the levels of a small seed, if less than `reseed_levels`
+REACH_SHARE: Final = 0.25  # of the seed's distance to the horizon
+RETRY_S: Final = 2.0  # before a deferred body is requested again
 NEVER: Final = float("inf")
 log = logging.getLogger("onebook.feeds")
 
@@ -32,11 +32,11 @@ Execute = Callable[[Callable[[], Iterable[Output]], float], None]
 
 
 class ReseedNeed(Enum):
-    """The action that a live book needs."""
+    """What a live book needs."""
 
     FINE = auto()
     RESEED = auto()
-    UNANSWERED = auto()  # a request on the socket got no answer
+    UNANSWERED = auto()  # a request on the socket was not answered
     DEAD = auto()
 
 
@@ -59,13 +59,13 @@ class Seed:
     def __init__(self) -> None:
         self.reaches: tuple[tuple[int, float] | None, ...] = (None, None)
         self.filled_at = 0.0
-        self.next_at = 0.0  # no body is requested before
-        self.retry_at = 0.0  # no probe is sent before, after a failed one
-        self.owed_by = NEVER  # deadline of the stream to reach the body's state
-        self.pending = False  # a body was requested
+        self.next_at = 0.0  # earliest time of the next request
+        self.retry_at = 0.0  # earliest time of the next probe, after a failed one
+        self.owed_by = NEVER  # deadline for the stream to reach the body's state
+        self.pending = False  # whether a body was requested
         self.due_at = NEVER  # deadline of its arrival
         self.unanswered = 0  # consecutive unanswered requests
-        self.probed = False  # a stream that never delivered was probed
+        self.probed = False  # whether a stream that never delivered was probed
         self.dead = 0  # how often the stream was found dead since it last delivered
 
 
@@ -74,7 +74,7 @@ class Reseeds:
 
     Args:
         connector: Requests bodies.
-        limits: Limits and waits.
+        limits: Limits and timeouts.
     """
 
     def __init__(self, connector: Seeded, limits: FeedLimits) -> None:
@@ -112,7 +112,7 @@ class Reseeds:
         return seed.unanswered
 
     def defer(self, instrument: Instrument, now: float) -> None:
-        """Record that no body will arrive for now, which makes a probe inconclusive."""
+        """Record that no body will arrive for now, so that a probe is inconclusive."""
         seed = self._seed(instrument)
         seed.pending = seed.probed = False
         seed.next_at = seed.retry_at = now + RETRY_S
@@ -186,7 +186,7 @@ class Reseeding:
 
     Args:
         connector: Requests and parses bodies.
-        limits: Limits and waits.
+        limits: Limits and timeouts.
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: Queue of requests on the socket.
         execute: Executes outputs.

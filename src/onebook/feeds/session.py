@@ -1,9 +1,9 @@
 """Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
-No socket and no clock: frames and monotonic seconds in; books change at once, and `drain` returns
-the effects for the connection. One table maps each output of a connector to its handler; `received`
-is the hot path beside it. The decisions are in `liveness` (silence, heartbeats), `recovery` (books
-that are not live), `reseeding` (snapshots for live books) and `outbox` (rate limits).
+Books change at once; `drain` returns the effects for the connection. A table maps each output of a
+connector to its handler; `received` is the hot path. Decisions are made in `liveness` (silence,
+heartbeats), `recovery` (books that are not live), `reseeding` (snapshots of live books) and
+`outbox` (rate limits).
 """
 
 import logging
@@ -55,8 +55,8 @@ log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # interval between checks of each instrument
 REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
-RENEW_BEFORE_S: Final = 60.0  # before the exchange closes the connection; jittered, up to twice
-FROZEN_MAX_S: Final = 600.0  # time for which an identical book is rejected after a silence
+RENEW_BEFORE_S: Final = 60.0  # before the exchange closes the connection; with jitter, up to twice
+FROZEN_MAX_S: Final = 600.0  # how long an identical book is rejected after a silence
 
 # Details of why a connection ended.
 RENEWED: Final = "its age limit is near"
@@ -69,10 +69,10 @@ class FeedSession:
     """Sans-I/O state of one exchange connection between `opened` and `closed`.
 
     Args:
-        exchange: Its facts.
-        instruments: Their books are already open.
+        exchange: The exchange's facts.
+        instruments: Instruments whose books are already open.
         books: Receive the data.
-        limits: Limits and waits.
+        limits: Limits and timeouts.
         stats: Counters of the exchange, shared by its connections.
         jitter: Returns a number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
@@ -93,7 +93,7 @@ class FeedSession:
         quotas: Quotas | None = None,
         wall_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> None:
-        self.pending = False  # `drain` has effects
+        self.pending = False  # whether `drain` has effects
         self.ended: End | None = None
         self._exchange = exchange
         self._books = books
@@ -132,11 +132,11 @@ class FeedSession:
                 end=self._end,
             )
         self._unsampled = books.change
-        self._change = self._unsampled  # or `_sampled`, for one delta
+        self._change = self._unsampled  # or `_sampled`, for the next delta
         self._table: Final = self._handlers()
         self._noise = TokenBucket.of_rate(limits.noise_per_s, limits.noise_burst)
         self._faults = Tally(limits.faults_max)
-        self._unknown = False  # whether an unknown message was logged
+        self._unknown = False  # whether an unknown message has been logged
         self._orphans: Counter[Instrument] = (
             Counter()
         )  # requested bodies of books that were removed
@@ -150,7 +150,7 @@ class FeedSession:
         return list(self._watches)
 
     def opened(self, now: float) -> None:
-        """Subscribe and start the timers; the socket is open."""
+        """Subscribe and start the timers when the socket is open."""
         self._liveness.opened(now)
         # Jittered, because connections opened together would be renewed together.
         renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
@@ -175,13 +175,13 @@ class FeedSession:
                 outputs = read(frame)
             except UNREADABLE:
                 outputs = None
-            if type(outputs) is Delta:  # nearly all
+            if type(outputs) is Delta:  # most frames
                 change = self._change
                 reason = change(outputs, now)
                 if reason is None:
                     return
                 self._invalidate(outputs.instrument, reason, now)
-            elif type(outputs) is TopOfBook:  # most frames of an exchange that has them
+            elif type(outputs) is TopOfBook:  # most frames of exchanges with a top of book
                 self._books.top(outputs, now)
                 return
             else:
@@ -198,7 +198,7 @@ class FeedSession:
             self._recovery.repair(now)
 
     def damaged(self, reason: str, now: float) -> None:
-        """Handle a message that cannot be decompressed: it may concern any book."""
+        """Handle a message that cannot be decompressed and may concern any book."""
         if self.ended is None:
             self._liveness.received_at = now
             self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
@@ -242,7 +242,7 @@ class FeedSession:
             self._fetch_failed(watch, words, now)
 
     def _fetch_failed(self, watch: Watch, words: str, now: float) -> None:
-        if watch.phase is not Phase.LIVE:  # its stream may have delivered the book meanwhile
+        if watch.phase is not Phase.LIVE:  # the stream may have delivered the book meanwhile
             self._recovery.snapshot_failed(watch.instrument, words, now)
             self._recovery.repair(now)
 
@@ -253,7 +253,7 @@ class FeedSession:
             self._reseeding.defer(watch, now)
 
     def add(self, instruments: Sequence[Instrument], now: float) -> None:
-        """Add instruments, whose books are already open."""
+        """Add instruments whose books are already open."""
         self._recovery.adopt(instruments, self._liveness.cadences, now)
         if self.ended is None:
             self._execute(lambda: self._connector.add(instruments), now)
@@ -394,7 +394,7 @@ class FeedSession:
     def _fill(self, output: Snapshot, now: float) -> None:
         recovery = self._recovery
         if recovery.over or recovery.halted is not None:
-            return  # after the end of the connection or of trading no book becomes live
+            return  # no book becomes live after the end of the connection or of trading
         before = recovery.watches.get(output.instrument)
         first = before is not None and before.phase is not LIVE_PHASE
         if first or self._change is not self._unsampled:
@@ -438,7 +438,7 @@ class FeedSession:
         silence = self._liveness.check(self._watches.values(), now)
         if silence is not None:
             for watch in self._liveness.overdue(self._watches.values(), now):
-                # Books that always changed before must have changed after the reconnect.
+                # Books that always changed before must change after the reconnect.
                 self._books.remember_top(watch.book, now + FROZEN_MAX_S)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
@@ -492,7 +492,7 @@ class FeedSession:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
-        if self._orphans[instrument]:  # it may have been added again, with separate requests
+        if self._orphans[instrument]:  # it may have been added again, with other requests
             self._orphans -= Counter((instrument,))
             return None
         watch = self._watches.get(instrument)

@@ -1,8 +1,8 @@
 """Counters and data latency of one exchange's feeds, published as metrics once a second.
 
 Latency is the age of data on arrival by the exchange's clock. It is sampled: one message per
-`session.WATCH_S` and connection, and each snapshot that makes a book live. No clock: samples have
-monotonic times, and `publish` gets the offset to Unix time.
+`session.WATCH_S` and connection, and each snapshot that makes a book live. Samples have monotonic
+times; `publish` gets the offset to Unix time.
 """
 
 import logging
@@ -19,7 +19,7 @@ from onebook.model import Reason
 
 log = logging.getLogger("onebook.feeds")
 
-SAMPLES_MAX: Final = 1_000  # between two publications; beyond it the oldest are dropped
+SAMPLES_MAX: Final = 1_000  # per publication; above this, the oldest are dropped
 SKEW_S: Final = 1.0  # a message this far in the future is logged: one of the clocks is wrong
 ACTIVE: Final = "active"
 MAINTENANCE: Final = "maintenance"
@@ -42,7 +42,7 @@ class Latency:
 
     Args:
         name: The exchange.
-        recorded: Whether its data is from a recording, which is not sampled.
+        recorded: Whether the data is a recording, which is not sampled.
     """
 
     def __init__(self, name: str, *, recorded: bool = False) -> None:
@@ -55,7 +55,7 @@ class Latency:
         self._logged: set[str] = set()
 
     def sample(self, at_ms: int, now: float) -> None:
-        """Record a message that arrived at `now`, in monotonic seconds; 0 ms means no time."""
+        """Record a message that arrived at `now` (monotonic seconds); `at_ms` 0: no timestamp."""
         if at_ms and not self._recorded:
             self._samples.append(now - at_ms / 1_000)
 
@@ -90,12 +90,12 @@ class PriceAges:
         self._observers: dict[tuple[str, str], Callable[[float], None]] = {}
 
     def publish(self, books: Iterable[LiveBook], now: float) -> None:
-        """Measure the clocks of the exchanges, and publish the ages that are known by them."""
+        """Measure the exchanges' clocks and publish the ages that they determine."""
         measured = list(books)
         for book in measured:
             book.measure()
         for book in measured:
-            offset = book.skew.offset()
+            offset = book.skew.offset(now)
             if offset is None:
                 continue
             shown = {"top": book.top_at if book.core.overlaid else book.at, "depth": book.at}
@@ -114,12 +114,13 @@ class PriceAges:
 
 
 class ExchangeStats:
-    """Counters and the current state of one exchange; `publish` exports them as metrics. `trouble`
-    is the reason for a missing connection: one of the states above, or "".
+    """Counters and current state of one exchange, exported as metrics by `publish`.
+
+    `trouble` is the reason for a missing connection: one of the states above, or "".
 
     Args:
         name: The exchange.
-        recorded: Whether its data is from a recording, whose age is not measured.
+        recorded: Whether the data is a recording, whose age is not measured.
     """
 
     def __init__(self, name: str, *, recorded: bool = False) -> None:
@@ -137,17 +138,17 @@ class ExchangeStats:
         self.received_at = 0.0  # monotonic seconds
         self.latency = Latency(name, recorded=recorded)
         self.tops = TopCounts()
-        self.bugs: set[str] = set()  # each is logged once
+        self.bugs: set[str] = set()  # logged once each
         self._counters = [counter.labels(name) for counter in COUNTERS]
         self._counters += [metrics.EXCHANGE_TOPS.labels(name, each) for each in TopCounts.__slots__]
         self._published = (0,) * len(self._counters)
         self._invalidations_published: Counter[str] = Counter()
-        for reason in Reason:  # PromQL's `increase` ignores the first count of a new time series
+        for reason in Reason:  # PromQL's `increase` ignores the first value of a new time series
             metrics.BOOK_INVALIDATIONS.labels(name, reason)
 
     @property
     def state(self) -> str:
-        """Return the state word that clients read in `get_exchanges`."""
+        """Return the state shown by `get_exchanges`."""
         return ACTIVE if self.connected or not self.trouble else self.trouble
 
     def forget(self) -> None:

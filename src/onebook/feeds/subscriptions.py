@@ -1,12 +1,12 @@
 """State of one instrument's subscription: its phase, deadline and data cadence.
 
-The phases follow a transition table from the subscription to a live book and through its resyncs;
-a missing row is an error, and a test prints the table. The cadence is the usual gap between data:
-most exchanges send a book only when it changes, so silence alone proves nothing. An instrument
-whose gaps never exceeded a second over many gaps is overdue after a few seconds.
+A transition table leads from the subscription to a live book and through its resyncs; a missing row
+is an error, and a test prints the table. The cadence is the usual gap between data. Most exchanges
+send a book only when it changes, so silence alone proves nothing, but an instrument whose many gaps
+never exceeded a second is overdue after a few seconds.
 
-Pure, and without work per frame: `Cadence.observe` is called a few times a second with the time of
-the last data, so a gap is known to within the time between two calls.
+There is no work per frame: `Cadence.observe` is called a few times a second with the time of the
+last data, so a gap is known to within the time between two calls.
 """
 
 from collections import deque
@@ -17,17 +17,17 @@ from onebook.books import LiveBook
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Instrument, Reason
 
-CHECKSUMS_MAX: Final = 3  # mismatches of one instrument a minute, before a reconnect
-CADENCE_WINDOW_S: Final = 600.0  # an interval is remembered this long to twice as long
+CHECKSUMS_MAX: Final = 3  # mismatches per instrument and minute before a reconnect
+CADENCE_WINDOW_S: Final = 600.0  # a gap is remembered for once to twice this time
 NEVER: Final = float("inf")
 
 
 class Phase(Enum):
     """State of an instrument's subscription; `Watch.at` is its deadline."""
 
-    REQUESTED = auto()  # not answered yet; its snapshot is due at `at`
-    ACCEPTED = auto()  # acknowledged; its snapshot is due at `at`
-    LIVE = auto()  # if the subscription was renewed, its acknowledgement is due at `at`
+    REQUESTED = auto()  # not yet answered; the snapshot is due at `at`
+    ACCEPTED = auto()  # acknowledged; the snapshot is due at `at`
+    LIVE = auto()  # the acknowledgement of a renewed subscription is due at `at`
     BROKEN = auto()  # requested again at `at`
     POSTPONED = auto()  # requested again at `at`, because the exchange limits requests
     OFFLINE = auto()  # refused or beyond repair; requested again at `at`
@@ -45,11 +45,11 @@ class Cause(Enum):
     ACKNOWLEDGE = auto()
     FILL = auto()  # a snapshot made the book live
     INVALIDATE = auto()  # the book is invalid, or its snapshot did not arrive
-    REFUSE = auto()  # the exchange refused it, or it was given up
+    REFUSE = auto()  # the exchange refused the book, or it was given up
     POSTPONE = auto()  # a rate limit error, or the exchange is unavailable
     HALT = auto()
     RESUME = auto()
-    ISOLATE = auto()  # an error without a name may concern it
+    ISOLATE = auto()  # an error that names no instrument may concern it
 
 
 P, C = Phase, Cause
@@ -107,7 +107,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
     (P.ISOLATED, C.POSTPONE): P.POSTPONED,
     (P.ISOLATED, C.HALT): P.HALTED,
 }
-WAITING: Final = (P.REQUESTED, P.ACCEPTED)  # for a snapshot
+WAITING: Final = (P.REQUESTED, P.ACCEPTED)  # phases that wait for a snapshot
 RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 
@@ -126,7 +126,7 @@ class Tally:
         self._times: deque[float] = deque(maxlen=self._count_max)
 
     def hit(self, now: float) -> bool:
-        """Count a fault; return whether `count_max` are reached within the window."""
+        """Count a fault; return whether `count_max` is reached within the window."""
         self._times.append(now)
         full = len(self._times) == self._count_max
         return full and now - self._times[0] <= self._window_s
@@ -135,9 +135,9 @@ class Tally:
 class Cadence:
     """The longest recent gap between data, and the amount of evidence for it.
 
-    The longest gap covers the last one to two `CADENCE_WINDOW_S`, including silences that turned
-    out to be healthy (`learn`), so that a wrong verdict is not repeated. `shared` is set if the
-    instrument's data counts as evidence for its connection.
+    The longest gap covers the last one to two `CADENCE_WINDOW_S`, including harmless silences
+    (`learn`), so that a false alarm is not repeated. `shared` is set if the instrument's data
+    counts as evidence for its connection.
     """
 
     __slots__ = (
@@ -156,14 +156,14 @@ class Cadence:
 
     def forget(self) -> None:
         """Drop the evidence; the next data starts again."""
-        self._last_at = NEVER  # before the first data
+        self._last_at = NEVER  # until the first data
         self._until = NEVER  # end of the current window; NEVER before the first gap
         self._longest_s = self._older_s = 0.0
         self._count = 0
         self._observed_s = 0.0
 
     def restart(self, data_at: float) -> None:
-        """Start counting gaps at `data_at`: the time before is not a gap of the exchange."""
+        """Start counting gaps at `data_at`; the time before is not a gap of the exchange."""
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
@@ -177,7 +177,7 @@ class Cadence:
     def learn(self, gap_s: float, now: float) -> None:
         """Count a gap."""
         if now >= self._until:
-            # After a pause of whole windows, older gaps do not count.
+            # After a pause longer than a window, older gaps do not count.
             stale = now >= self._until + CADENCE_WINDOW_S
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0
@@ -205,7 +205,7 @@ class Cadences:
         self.connection = Cadence()
 
     def of(self, instrument: Instrument) -> Cadence:
-        """Return the cadence of an instrument; creates it if needed."""
+        """Return the cadence of an instrument, created if needed."""
         cadence = self._of.get(instrument)
         if cadence is None:
             cadence = self._of[instrument] = Cadence()
@@ -218,7 +218,7 @@ class Cadences:
             self.exclude(cadence)
 
     def exclude(self, cadence: Cadence) -> None:
-        """Restart the connection's cadence without an instrument, possibly its busiest one."""
+        """Restart the connection's cadence without an instrument, which may be its busiest."""
         if cadence.shared:
             cadence.shared = False
             self.connection.forget()
@@ -251,15 +251,15 @@ class Watch:
         self.cadence = cadence
         self.phase = Phase.REQUESTED
         self.at = due_at
-        self.was_live = False  # at the last check
+        self.was_live = False  # whether it was live at the last check
         self.alive_at = 0.0
-        self.tries = 0  # resyncs since it was last live for `stable_s`
+        self.tries = 0  # resyncs since the book was last live for `stable_s`
         self.failures = 0  # consecutive failed snapshot requests
-        self.fetches = 0  # snapshots requested since it was last filled
+        self.fetches = 0  # snapshots requested since the book was last filled
         self.fetching = 0  # requests in flight
-        self.postponements = 0  # by errors about it alone, since it was last acknowledged
-        self.reason: Reason | None = None  # why its book was last invalidated, until it is live
-        self.was_filled = False  # this connection has delivered its book before
+        self.postponements = 0  # errors about this instrument alone, since its last acknowledgement
+        self.reason: Reason | None = None  # of the last invalidation; None while live
+        self.was_filled = False  # whether this connection has delivered the book before
         self.checksums = Tally(CHECKSUMS_MAX)
 
     def move(self, cause: Cause, at: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Opens and closes connections: packs subscribed books into feeds and keeps idle books open.
+"""Opens and closes connections: packs subscribed books into feeds; keeps idle books open a while.
 
 Owns every feed task. Streams subscribe to books; only this module opens connections.
 """
@@ -25,6 +25,7 @@ from onebook.exchanges.kit import Exchange, Quotas, batches
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import Library
+from onebook.feeds.clocks import ServerClock
 from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
 from onebook.feeds.limits import LIMITS, FeedLimits
@@ -36,7 +37,7 @@ log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "the exchange allows no more connections from one address"
 MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY, Reason.SHARED_BOOK)
-SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are also published
+SWEEP_S: Final = 1.0  # interval of checking for idle books and publishing counters
 
 
 class Running(NamedTuple):
@@ -49,7 +50,7 @@ class Running(NamedTuple):
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
     """Return the exchanges that the operator enabled, with the configured channels and addresses.
 
-    Exchanges through ccxt are last; the library applies their addresses.
+    Exchanges through ccxt come last; the library applies their addresses.
 
     Raises:
         ConfigError: A name is unknown, or not available through ccxt.
@@ -87,8 +88,8 @@ class Supervisor:
         rest: Fetches snapshots over REST.
         catalogue: Reports instruments that are delisted or traded again.
         settings: The operator's settings.
-        limits: Limits and waits of feeds that are opened from now on.
-        recorders: Record all frames and bodies of an exchange, by its name.
+        limits: Limits and timeouts of feeds opened from now on.
+        recorders: Record all frames and bodies of an exchange; by exchange name.
         library: ccxt, for exchanges without a connector.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each wait.
@@ -128,6 +129,7 @@ class Supervisor:
         self._surplus: dict[str, dict[Instrument, None]] = {name: {} for name in exchanges}
         self._homes: dict[Instrument, Feed] = {}
         self._running: dict[str, list[Running]] = {name: [] for name in exchanges}
+        self._clocks: dict[str, asyncio.Task[None]] = {}  # measure the clocks of exchanges in use
         self._stopping: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._tls: ssl.SSLContext | None = None
@@ -139,12 +141,14 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        sweeper, self._sweeper = self._sweeper, None  # shutting down: nothing is started any more
+        sweeper, self._sweeper = self._sweeper, None  # during shutdown, nothing is started
         assert sweeper is not None
         for running in self._running.values():
             for each in running:
-                self._stop(each)
+                self._stop(each.task)
             running.clear()
+        for name in list(self._clocks):
+            self._leave_clock(name)
         sweeper.cancel()
         await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
 
@@ -153,7 +157,7 @@ class Supervisor:
         name = exchange.name
         self._exchanges[name] = exchange
         self.stats[name] = _stats_of(name, self._settings)
-        # Exchanges limit by address: an exchange that is added again keeps its used quota.
+        # Limits are per address, so an exchange that is added again keeps its used quota.
         self._quotas.setdefault(name, Quotas(exchange.limits))
         self._surplus.setdefault(name, {})
         self._running.setdefault(name, [])
@@ -161,8 +165,9 @@ class Supervisor:
     def drop(self, name: str) -> None:
         """Remove an exchange, after the catalogue has removed its instruments."""
         for running in self._running[name]:
-            self._stop(running)
+            self._stop(running.task)
         self._running[name].clear()
+        self._leave_clock(name)
         self._surplus[name].clear()
         del self._exchanges[name]
         self.stats.pop(name).forget()
@@ -172,7 +177,7 @@ class Supervisor:
             metrics.BOOKS_MARKED.labels(name, reason).set(0)
 
     def acquire(self, instrument: Instrument) -> None:
-        """Count a subscriber of the book of `instrument`; the first opens it."""
+        """Add a subscriber of an instrument's book; the first one opens it."""
         count = self._subscribers[instrument] = self._subscribers.get(instrument, 0) + 1
         if count > 1 or self._unused_since.pop(instrument, None) is not None:
             return
@@ -187,7 +192,7 @@ class Supervisor:
             self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, now)
 
     def release(self, instrument: Instrument) -> None:
-        """Count one subscriber less; after the last one the book stays open for `linger_s`."""
+        """Remove a subscriber; after the last one the book stays open for `linger_s`."""
         count = self._subscribers[instrument] - 1
         if count:
             self._subscribers[instrument] = count
@@ -200,7 +205,7 @@ class Supervisor:
         return self.stats.keys()
 
     def release_now(self, instrument: Instrument) -> None:
-        """Count one subscriber less; after the last one close at once: another node serves it."""
+        """Remove a subscriber; close after the last one, because another node serves the book."""
         self.release(instrument)
         if self._unused_since.pop(instrument, None) is not None:
             self._close(instrument)
@@ -257,7 +262,7 @@ class Supervisor:
         self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
-        """Assign books to feeds after all current subscriptions are known, to pack them better."""
+        """Assign books to feeds once all current subscriptions are known, to pack them better."""
         if not self._unplaced:
             asyncio.get_running_loop().call_soon(self._place_all)
         self._unplaced.setdefault(instrument.exchange, {})[instrument] = None
@@ -265,7 +270,7 @@ class Supervisor:
     def _place_all(self) -> None:
         unplaced, self._unplaced = self._unplaced, {}
         if self._sweeper is None:
-            return  # stopped meanwhile
+            return  # stopped in the meantime
         for name, instruments in unplaced.items():
             waiting = list(instruments)
             for feed in self.feeds(name):
@@ -309,6 +314,7 @@ class Supervisor:
         self._homes.update(dict.fromkeys(instruments, feed))
         task = asyncio.create_task(feed.run(), name=f"feed {name}")
         self._running[name].append(Running(feed, task))
+        self._follow_clock(exchange)
 
     def _tls_for(self, url: str) -> ssl.SSLContext | None:
         if url.startswith("wss:") and self._tls is None:
@@ -326,17 +332,37 @@ class Supervisor:
         if not feed.instruments:
             running = self._running[instrument.exchange]
             index = next(i for i, each in enumerate(running) if each.feed is feed)
-            self._stop(running.pop(index))
+            self._stop(running.pop(index).task)
             if not running:
-                self.stats[instrument.exchange].trouble = ""  # no connection is needed any more
+                self._leave_clock(instrument.exchange)
+                self.stats[instrument.exchange].trouble = ""  # no connection is needed now
         self._surplus[instrument.exchange] = {}
         for each in surplus:
             self._place(each)
 
-    def _stop(self, running: Running) -> None:
-        self._stopping.add(running.task)
-        running.task.add_done_callback(self._stopping.discard)
-        running.task.cancel()
+    def _follow_clock(self, exchange: Exchange) -> None:
+        """Measure the clock of an exchange whose first connection is opened."""
+        name = exchange.name
+        if exchange.time is None or name in self._clocks or self.stats[name].recorded:
+            return
+        clock = ServerClock(
+            exchange,
+            rest=self._rest,
+            skew=self._books.skew(name),
+            clock=self._clock,
+            jitter=self._jitter,
+        )
+        self._clocks[name] = asyncio.create_task(clock.run(), name=f"clock {name}")
+
+    def _leave_clock(self, name: str) -> None:
+        task = self._clocks.pop(name, None)
+        if task is not None:
+            self._stop(task)
+
+    def _stop(self, task: asyncio.Task[None]) -> None:
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        task.cancel()
 
     def _gone(self, instrument: Instrument, reason: Reason) -> None:
         if self._books.get(instrument) is not None:

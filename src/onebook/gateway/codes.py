@@ -46,8 +46,8 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     ),
     "exchange_unavailable": (
         ("error", "subscription_error"),
-        "None of the requested exchanges is known; with retry_after, some instrument lists are "
-        "not loaded yet and may contain the symbol.",
+        "None of the requested exchanges is known. With retry_after: some instrument lists, which "
+        "may contain the symbol, are not loaded yet.",
     ),
     "invalid_exchange": (("error",), "Unknown exchange in get_pairs."),
     "no_subscription": (("error",), "This connection has no subscription to the symbol."),

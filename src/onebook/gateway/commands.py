@@ -124,8 +124,8 @@ Symbol = Annotated[
 ViewName = Annotated[
     Annotated[str, Meta(min_length=1, max_length=VIEW_NAME_CHARACTERS_MAX)] | None,
     about(
-        "The client's name of one of its views of the symbol, so that a connection can have "
-        "several; repeated in everything about that view. Absent: the one without a name.",
+        "A name for this view, which allows several views of a symbol per connection; repeated "
+        "in all messages about the view. Absent: the unnamed view.",
         "top",
         f"text of 1 to {VIEW_NAME_CHARACTERS_MAX} characters",
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
-from onebook.fees import OTHERS, TakerFees, fee_table, fees_of
+from onebook.fees import NO_FEES, OTHERS, TakerFees, fees_of, named_table
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
@@ -171,8 +172,11 @@ def stream_key(
     symbol: str,
     exchanges: list[str] | str,
     options: ViewOptions,
+    key_fees: TakerFees = NO_FEES,
 ) -> Resolved:
     """Return the stream that these options describe, and the rejected exchanges.
+
+    `key_fees` is the table of the client's API key, for `fees: "key"`.
 
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
@@ -181,7 +185,7 @@ def stream_key(
     accepted, rejected = _choose(directory, symbol, exchanges)
     if options.fees is None:
         return Resolved(StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected)
-    fees = fees_of(_table(directory, options.fees), accepted)
+    fees = fees_of(_table(directory, options.fees, key_fees), accepted)
     if not fees.known:
         raise _bad(
             f"fees: has no fee of any exchange of this view, which are {', '.join(fees.unknown)}; "
@@ -192,15 +196,21 @@ def stream_key(
     return Resolved(StreamKey(symbol, tuple(fees.known), with_fees), rejected, fees.unknown)
 
 
-def _table(directory: Directory, fees: Mapping[str, str]) -> TakerFees:
-    """Return a client's table of fees by our exchange names.
+def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
+    """Return the table that a client sent or named, by our names of the exchanges.
 
     Raises:
-        CommandRefused: A fee is invalid or an exchange is unknown.
+        CommandRefused: A fee is invalid, the name of an exchange unknown, or the key has no table.
     """
-    named = {name if name == OTHERS else _known(directory, name): fees[name] for name in fees}
+    if isinstance(fees, str):
+        if not key_fees:
+            raise _bad(
+                "fees: this API key has no table of fees; set one with PUT /api/v1/fees, "
+                "or `onebook keys fees`."
+            )
+        return key_fees
     try:
-        return fee_table(named)
+        return named_table(fees, partial(_known, directory))
     except ValueError as error:
         raise _bad(f"fees: {error}") from None
 
@@ -221,6 +231,7 @@ def requested_stream(
     directory: Directory,
     body: commands.GetAggregatedOrderbook,
     subscribed: StreamKey | None,
+    key_fees: TakerFees,
 ) -> StreamKey:
     """Return the stream of a one-time request: absent options are the subscription's, or defaults.
 
@@ -235,7 +246,7 @@ def requested_stream(
         exchanges = body.exchanges
     sent = ((name, getattr(body, name)) for name in ViewOptions.__struct_fields__)
     options = replace(options, **{name: value for name, value in sent if value is not UNSET})
-    return stream_key(directory, body.symbol, exchanges, options).key
+    return stream_key(directory, body.symbol, exchanges, options, key_fees).key
 
 
 def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:

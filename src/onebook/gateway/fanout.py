@@ -122,7 +122,7 @@ class ClientOutput(Peer):
         self.packed = packed
         self.total = 0
         self._fd = -1
-        self._last_bytes = 0  # of the close frame, the last bytes sent
+        self._last_bytes = 0  # length of the close frame, the last frame sent
         self._undelivered: int | None = None  # set when the connection has ended
 
     def send_text(self, payload: bytes) -> None:

@@ -21,8 +21,8 @@ class GatewayLimits(Struct, frozen=True, kw_only=True):
     # Input of one connection
     changes_per_s: float = 50.0  # sustained rate of subscription changes; above it, reading pauses
     changes_burst: int = 256
-    flood_per_s: float = 20.0  # sustained rate of refused messages, control frames and fragments
-    flood_burst: int = 40  # burst of them, before the connection is closed
+    flood_per_s: float = 20.0  # refused messages, control frames and fragments: sustained rate,
+    flood_burst: int = 40  # and burst, above which the connection is closed
     actions_max: int = 4  # concurrent `action` messages
     live_max: int = 16  # live transaction subscriptions per connection
     progress_s: float = 1.0  # interval of the progress messages of a transaction subscription

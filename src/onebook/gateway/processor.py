@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
+from onebook.fees import NO_FEES, TakerFees
 from onebook.gateway import commands, messages, replies
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import CommandRefused, Id, sentence, shown
@@ -252,7 +253,9 @@ class CommandProcessor:
         return (SendText(encode(pong, body.id)),)
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
-        key, rejected, unknown_fee = stream_key(self.directory, body.symbol, body.exchanges, body)
+        key, rejected, unknown_fee = stream_key(
+            self.directory, body.symbol, body.exchanges, body, self._fees()
+        )
         previous = self.subscriptions.get((key.symbol, body.view))
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
@@ -279,6 +282,9 @@ class CommandProcessor:
         reply = SendText(encode_masked(response, body.id, body.view))
         return (reply, OpenView(key, previous, body.view))
 
+    def _fees(self) -> TakerFees:
+        return NO_FEES if self.key is None else self.key.fees
+
     def _unsubscribe(
         self, body: commands.UnsubscribeAggregated, _: MessageTime, __: float
     ) -> Effects:
@@ -300,7 +306,7 @@ class CommandProcessor:
                 symbol=body.symbol,
             )
         subscribed = self.subscriptions.get((body.symbol, body.view))
-        requested = requested_stream(self.directory, body, subscribed)
+        requested = requested_stream(self.directory, body, subscribed, self._fees())
         return (FetchBook(requested, body.id, body.view),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:

@@ -212,7 +212,7 @@ class AllPairs(Struct, frozen=True):
 
     exchanges: dict[str, list[str]]
     total_exchanges: int
-    total_pairs: Annotated[int, about("Different pairs over all exchanges.")]
+    total_pairs: Annotated[int, about("Number of distinct pairs on all exchanges.")]
     common_pairs: Annotated[list[str], about("Pairs that several exchanges trade.")]
 
 

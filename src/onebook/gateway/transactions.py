@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType, json, to_builtins
 from msgspec.structs import asdict
 
 from onebook.accounts import Key
@@ -334,7 +334,7 @@ class _LiveListener:
             reason=status.reason,
             complete_to=status.read_to_ms,
             types=[_live_type(part, UNSET) for part in status.types],
-            errors=[asdict(error) for error in status.errors],
+            errors=[to_builtins(error) for error in status.errors],
             timestamp=self._now().decode(),
         )
         self._output.send_text(encode_masked(event, self._id))

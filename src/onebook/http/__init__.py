@@ -1,4 +1,4 @@
-"""The HTTP side of the one port: listening sockets, their limits, and uvicorn with deadlines."""
+"""The HTTP server: listening sockets, socket limits, and uvicorn with deadlines."""
 
 from onebook.http.connection import TIMEOUTS, HttpTimeouts
 from onebook.http.server import EmbeddedServer, listening, reserve_files, serving, sharing

@@ -1,7 +1,7 @@
-"""One HTTP connection: uvicorn's h11 protocol with limits of sockets, deadlines and fair input.
+"""One HTTP connection: uvicorn's h11 protocol with socket limits, deadlines and fair input.
 
-A WebSocket upgrade takes over the socket and its slot (`SocketSlot`). uvicorn's own timer covers
-idle connections only, and not in every state, so it is not used.
+A WebSocket upgrade takes over the socket and its slot (`SocketSlot`). uvicorn's own timer is not
+used, because it covers only idle connections, and not in every state.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
 
 
 class RequestParser(h11.Connection):
-    """h11's parser with two rules of RFC 9110 and 9112 that it leaves to its caller.
+    """h11's parser with two rules of RFC 9110 and 9112 that h11 leaves to its caller.
 
-    The target of a request is in origin-form, and an `Upgrade` of HTTP/1.0 is dropped.
+    It converts the request target to origin-form, and drops an `Upgrade` header of HTTP/1.0.
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event of h11, with a corrected request."""
+        """Return h11's next event, with a corrected request."""
         event = super().next_event()
         return _effective(event) if isinstance(event, h11.Request) else event
 
@@ -40,7 +40,7 @@ class RequestParser(h11.Connection):
 def _effective(request: h11.Request) -> h11.Request:
     target, headers = bytes(request.target), [*request.headers.raw_items()]
     absolute = ABSOLUTE.fullmatch(target)
-    if absolute is not None:  # RFC 9112 section 3.2.2: its host wins over the header
+    if absolute is not None:  # RFC 9112 section 3.2.2: its host overrides the header
         host, path = absolute.groups()
         target = path if path.startswith(b"/") else b"/" + path
         headers = [(b"Host", host), *_without(headers, b"host")]
@@ -59,12 +59,12 @@ def _without(headers: list[tuple[bytes, bytes]], name: bytes) -> list[tuple[byte
 
 
 class Wait(Enum):
-    """What an HTTP connection waits for."""
+    """The event that an HTTP connection waits for."""
 
     HEADERS = auto()
     BODY = auto()
-    ANSWER = auto()  # the application answers
-    WRITE = auto()  # the client reads its answer
+    ANSWER = auto()  # the application responds
+    WRITE = auto()  # the client reads the response
     NEXT = auto()  # the next request
     CLOSING = auto()  # the client reads the last bytes, or ends TLS
 
@@ -72,7 +72,7 @@ class Wait(Enum):
 class Expiry(Enum):
     """Action on a connection whose deadline has passed."""
 
-    REFUSE = auto()  # 408; aborted if an answer has started
+    REFUSE = auto()  # 408; aborted if a response has started
     ABORT = auto()
     CLOSE = auto()
 
@@ -81,8 +81,8 @@ class Deadline(NamedTuple):
     """The deadline of one state.
 
     Args:
-        renewed: Whether progress of the client restarts it. The deadline of ANSWER, which
-            counts from the headers of a request, still applies.
+        renewed: Whether progress of the client restarts it. The deadline of ANSWER, counted from
+        the headers of the request, still applies.
     """
 
     then: Expiry
@@ -105,7 +105,7 @@ class HttpTimeouts(NamedTuple):
 
     header_s: float = 10.0  # to receive the TLS handshake, request line and headers
     body_s: float = 30.0  # to receive the body after the headers
-    write_s: float = 30.0  # without progress of a client that reads its response
+    write_s: float = 30.0  # without progress while the client reads the response
     idle_s: float = 5.0  # between requests
 
 
@@ -113,11 +113,11 @@ TIMEOUTS: Final = HttpTimeouts()
 
 
 class Deadlines:
-    """The deadlines of all HTTP connections, in the order in which they fall due, and one timer.
+    """The deadlines of all HTTP connections in due order, with a single timer.
 
     Args:
         timeouts: The timeouts of all states except ANSWER.
-        answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
+        answer_timeout_s: Maximum seconds from the headers of a request to the end of its response.
     """
 
     def __init__(self, timeouts: HttpTimeouts, *, answer_timeout_s: float) -> None:
@@ -148,13 +148,13 @@ class Deadlines:
         self._due[wait].setdefault(connection, self._loop.time() + self._timeouts_s[wait])
 
     def leave(self, connection: "HttpConnection") -> None:
-        """Remove the deadline of a state; the deadline of the request continues."""
+        """Remove the deadline of a state; the deadline of the request stays."""
         if connection.wait not in (None, Wait.ANSWER):
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
 
     def end(self, connection: "HttpConnection") -> None:
-        """Remove every deadline of a connection, or of its request."""
+        """Remove all deadlines of a connection or its request."""
         self.leave(connection)
         self._due[Wait.ANSWER].pop(connection, None)
 
@@ -172,15 +172,15 @@ class Deadlines:
         if wait is Wait.WRITE and not connection.transport.get_write_buffer_size():
             connection.wait_again()
         elif DEADLINES[wait].renewed and connection.unacknowledged() < connection.unread:
-            self.begin(connection, wait)  # it made progress
+            self.begin(connection, wait)  # the client made progress
         else:
             self.end(connection)
             connection.expired(wait)
 
 
-UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that progress of a slow client is visible
+UNSENT_BYTES_MAX: Final = 131_072  # in the kernel; small, to see a slow client's progress
 
-# Responses to requests that are refused before routing: reason phrase, error code, message.
+# Responses to requests refused before routing: reason phrase, error code, message.
 REFUSALS: Final = {
     400: ("Bad Request", "invalid_request", "This is not an HTTP/1.1 request of RFC 9112."),
     404: ("Not Found", "not_found", "Only /metrics is answered at this address."),
@@ -193,14 +193,14 @@ REFUSALS: Final = {
     503: (
         "Service Unavailable",
         "service_unavailable",
-        "This node has no free connection; try again shortly.",
+        "This node has reached its connection limit; try again shortly.",
     ),
 }
 
 EXPIRED: Final = Counter("onebook_http_expired", "HTTP connections ended by a deadline.", ["wait"])
 # PromQL's `increase` ignores the first sample of a counter that was absent.
 for _wait in Wait:
-    if DEADLINES[_wait].then is not Expiry.CLOSE:  # the end of an idle connection is not a fault
+    if DEADLINES[_wait].then is not Expiry.CLOSE:  # closing an idle connection is not an error
         EXPIRED.labels(_wait.name.lower())
 
 
@@ -215,7 +215,7 @@ class InputTurns(Protocol):
 
 
 class HttpConnection(H11Protocol):
-    """One HTTP connection. Its class variables are set on the subclass of a server."""
+    """One HTTP connection. Each server sets the class variables on a subclass."""
 
     turns: ClassVar[InputTurns]
     deadlines: ClassVar[Deadlines]
@@ -226,15 +226,15 @@ class HttpConnection(H11Protocol):
         super().__init__(*arguments, **options)
         self.conn = RequestParser(h11.SERVER)
         self.wait: Wait | None = None
-        self.unread = 0  # at the last check of a client that reads its response slowly
+        self.unread = 0  # unread bytes at the last check of a slow client
         self.slot: CountedSocket | None = None
         self.fd = -1
-        self.queued = False  # there is input for a later turn of the event loop
+        self.queued = False  # input waits for a later turn of the event loop
         self._lost = False
         self._rest = b""
         self._application = self.app
         self.app = self._answer
-        self._websocket: Any = None  # the WebSocket protocol that took the socket over
+        self._websocket: Any = None  # the WebSocket protocol that took over the socket
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Handle an accepted socket."""
@@ -298,13 +298,13 @@ class HttpConnection(H11Protocol):
         if slot is not None:
             self._websocket.hold_slot(slot)
         early, self._rest = self.conn.trailing_data[0] + self._rest, b""
-        if early:  # frames that the client sent without waiting for the answer
+        if early:  # frames that the client sent without waiting for the response
             self._websocket.data_received(early)
 
     def on_response_complete(self) -> None:
-        """Handle a written response, which the client may not have read yet."""
+        """Handle a written response; the client may not have read it yet."""
         if self.wait is Wait.ANSWER:
-            self.deadlines.end(self)  # of this request; the next one may have arrived already
+            self.deadlines.end(self)  # those of this request; the next one may have arrived already
         super().on_response_complete()
         self._unset_keepalive_if_required()  # uvicorn's own timer
         unread = self.transport.get_write_buffer_size() and not self.transport.is_closing()
@@ -326,17 +326,17 @@ class HttpConnection(H11Protocol):
             self.wait_again()
 
     def unacknowledged(self) -> int:
-        """Bytes of answers that the client has not received."""
+        """Response bytes that the client has not received."""
         held = self.transport.get_write_buffer_size()
         return held + (sockets.unacknowledged(self.fd) if self.fd >= 0 else 0)
 
     def wait_again(self) -> None:
-        """The client has read everything: determine what to wait for next."""
+        """Determine the next wait after the client has read everything."""
         self.deadlines.leave(self)
         self._update_wait()
 
     def refuse(self, status: int) -> None:
-        """Answer without a request, and close."""
+        """Send an error response without a request, and close."""
         phrase, code, message = REFUSALS[status]
         timestamp = iso(time.time_ns() // 1_000_000)
         body = json.encode({"error": code, "message": message, "timestamp": timestamp})
@@ -353,7 +353,7 @@ class HttpConnection(H11Protocol):
         self._update_wait()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer invalid HTTP. Overridden because uvicorn answers with plain text."""
+        """Answer invalid HTTP with our error body; uvicorn would send plain text."""
         if self._answer_began():
             self.transport.abort()
         else:
@@ -374,7 +374,7 @@ class HttpConnection(H11Protocol):
             self.transport.abort()
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        """Run the application; uvicorn may close the connection after it."""
+        """Run the application; afterwards uvicorn may close the connection."""
         try:
             await self._application(scope, receive, send)
         finally:
@@ -384,7 +384,7 @@ class HttpConnection(H11Protocol):
         return self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
     def _update_wait(self) -> None:
-        """Determine what the connection waits for; an unchanged wait keeps its deadline."""
+        """Update the awaited event; an unchanged wait keeps its deadline."""
         if self._lost or self._websocket is not None:
             return
         if self.transport.is_closing():

@@ -27,10 +27,11 @@ from onebook.http.socket_limits import PROBES_MAX, AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
 
 BACKLOG: Final = 4_096
-FILES_RESERVE: Final = 256  # file descriptors other than client sockets: feeds, database, logs
+FILES_RESERVE: Final = 256  # file descriptors for feeds, database and logs
 
 ACCEPT_FAILING: Final = Gauge(
-    "onebook_accept_failing", "1 while no socket can be accepted: the process has no file left."
+    "onebook_accept_failing",
+    "1 while sockets cannot be accepted: the process is out of file descriptors.",
 )
 
 log = logging.getLogger("onebook.http")
@@ -38,7 +39,7 @@ log = logging.getLogger("onebook.http")
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind a socket before anything else starts: a port in use is the most common error.
+    """Bind a socket before anything else starts, because a port in use is the most common error.
 
     Raises:
         ConfigError: The address is in use or not permitted.
@@ -56,7 +57,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 def sharing(host: str, port: int) -> Iterator[socket.socket]:
     """Bind a socket to a port that processes of this user share (SO_REUSEPORT).
 
-    It listens only when the server starts: from then on the kernel sends clients here.
+    It listens only once the server starts; from then on the kernel assigns clients to it.
 
     Raises:
         ConfigError: The port is in use by a process that does not share it.
@@ -66,7 +67,7 @@ def sharing(host: str, port: int) -> Iterator[socket.socket]:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server`
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # like `create_server`
         try:
             bound.bind((host, port))
         except OSError as error:
@@ -79,24 +80,24 @@ def _not_had(host: str, port: int, error: OSError) -> ConfigError:
 
 
 def reserve_files(settings: ServerSettings, connections_max: int) -> None:
-    """Raise the open-file limit as these limits require.
+    """Raise the limit of open files as these limits require.
 
     Raises:
-        ConfigError: The system does not permit this many.
+        ConfigError: The system does not permit as many.
     """
     sockets_max = connections_max + settings.http_connections_max
     sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)
 
 
 class AcceptWatch:
-    """Reports that no socket can be accepted, which the event loop itself only logs."""
+    """Reports failing accepts, which the event loop only logs."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._failing = False
 
     def check(self) -> None:
-        """Log the start and the end of the state."""
+        """Log when accepts start and stop failing."""
         failing = sockets.files_exhausted(self._listener.fileno())
         if failing and not self._failing:
             log.error("Cannot accept connections: the process is out of file descriptors.")
@@ -110,7 +111,7 @@ DATE_S: Final = 1.0  # interval of renewing the Date header
 
 
 class EmbeddedServer(uvicorn.Server):
-    """uvicorn without its signal handlers and its ten ticks a second, which wake an idle node."""
+    """uvicorn without signal handlers and without its ten ticks per second on an idle node."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -135,7 +136,7 @@ class EmbeddedServer(uvicorn.Server):
 
 
 TICK_S: Final = 0.25
-STOP_S: Final = 5  # timeout of running requests once everything else has stopped
+STOP_S: Final = 5  # timeout of running requests after everything else has stopped
 
 
 class HttpServer(EmbeddedServer):
@@ -195,11 +196,10 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket within the context.
 
-    `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
-    `answer_timeout_s` is for a request and its answer, longer than the application ever takes;
-    `timeouts` are those of the other states of a connection.
-    `metrics` is a second listener without WebSocket; the application tells its requests apart by
-    their port. Its sockets count among all.
+    `connections_max` returns the present limit of WebSocket connections. `answer_timeout_s` limits
+    a request with its response and exceeds the timeouts of the application; `timeouts` are for the
+    other states of a connection. `metrics` is a second listener without WebSocket, whose requests
+    the application recognises by their port. Its sockets count as client sockets.
 
     Raises:
         ConfigError: The process may not open enough files.
@@ -219,10 +219,10 @@ async def serving(
     config = uvicorn.Config(
         application,
         http=type("BoundHttpConnection", (HttpConnection,), bound),
-        ws=websocket or "none",  # type: ignore[arg-type]  # it calls it, as any factory
+        ws=websocket or "none",  # type: ignore[arg-type] # uvicorn calls it as a factory
         lifespan="off",
         log_config=None,
-        access_log=False,  # its log would contain keys in paths
+        access_log=False,  # uvicorn's log would contain keys in paths
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=list(forwarded_from),
@@ -255,5 +255,5 @@ async def _check(deadlines: Deadlines, watch: AcceptWatch) -> None:
             deadlines.check()
             watch.check()
         except Exception:
-            # An exception in one check must not stop the checks; sockets would stay open.
+            # An exception must not stop the checks, or sockets would stay open.
             log.exception("Checking the deadlines of HTTP connections failed.")

@@ -1,6 +1,6 @@
-"""Limits of open sockets: of all clients together, and of one address.
+"""Limits of open sockets, for all clients together and for one address.
 
-A socket over a limit is answered 503 (the node is full) or 429 (its address has too many).
+A socket over a limit gets 503 (the node is full) or 429 (its address has too many).
 """
 
 import logging
@@ -10,12 +10,12 @@ from typing import Final, Protocol
 from prometheus_client import Counter, Gauge
 
 RETRY_AFTER_S: Final = 5
-PROBES_MAX: Final = 16  # more sockets, for this machine and trusted proxies: health checks
+PROBES_MAX: Final = 16  # additional sockets of this machine and trusted proxies, for health checks
 
 SOCKETS: Final = Gauge("onebook_sockets", "Open sockets of clients, HTTP and WebSocket.")
 REFUSED: Final = Counter("onebook_sockets_refused", "Sockets closed when accepted.", ["reason"])
 
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# Create every sample at 0, because PromQL's `increase` ignores the first value of a new one.
 for _reason in ("full", "address"):
     REFUSED.labels(_reason)
 
@@ -26,7 +26,7 @@ class SocketSlot(Protocol):
     """A counted open socket."""
 
     def leave(self) -> None:
-        """The socket is closed."""
+        """Stop counting the socket, which is closed."""
 
 
 class AddressCounter(Protocol):
@@ -52,7 +52,7 @@ class CountedSocket:
         self._slot = slot
 
     def leave(self) -> None:
-        """The socket is closed."""
+        """Stop counting the socket, which is closed."""
         counted, self._counted = self._counted, None
         if counted is None:
             return
@@ -79,7 +79,7 @@ class Sockets:
         self._full = False
 
     def enter(self, peer: str) -> CountedSocket | int:
-        """Count a socket, or return the HTTP status with which it is refused."""
+        """Count a socket, or return the HTTP status of its refusal."""
         trusted = self._address_limiter.trusts(peer)
         if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
             REFUSED.labels("full").inc()
@@ -98,7 +98,7 @@ class Sockets:
         return CountedSocket(self, slot)
 
     def headers(self, status: int) -> dict[str, str]:
-        """Return the header fields with the time of the next attempt and the limit."""
+        """Return header fields with the time of the next attempt and the limit."""
         if status not in (429, 503):
             return {}
         if status == 429:
@@ -106,7 +106,7 @@ class Sockets:
         return {"Retry-After": str(RETRY_AFTER_S)}
 
     def left(self) -> None:
-        """Count a socket that its `CountedSocket` closed."""
+        """Stop counting a socket; called by its `CountedSocket`."""
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():

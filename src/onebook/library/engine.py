@@ -23,7 +23,7 @@ from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
 from onebook.library.source import BookSource, ReaderQueue, Wiring
 from onebook.model import Reason
-from onebook.orderbook import Names, exchange_texts, near_exchanges
+from onebook.orderbook import Names, exchange_texts, meant, near_exchanges
 from onebook.rest import Rest
 
 LOOK_S: Final = 1.0  # maximum interval between checks whether all have a book
@@ -53,13 +53,11 @@ def names_of(exchanges: Names) -> tuple[str, ...]:
 
 
 def _unknown(asked: str) -> UnknownExchange:
-    near = near_exchanges(asked, EXCHANGES)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
-    if instead := instead_of(asked):
-        hint = f" {instead}"
+    instead = instead_of(asked)
+    hint = f" {instead}" if instead else meant(asked, EXCHANGES)
     return UnknownExchange(
         f"Unknown exchange {asked!r}.{hint} Known: {', '.join(EXCHANGES)}.",
-        details={"near": near, "supported_exchanges": [*EXCHANGES]},
+        details={"near": near_exchanges(asked, EXCHANGES), "supported_exchanges": [*EXCHANGES]},
     )
 
 

@@ -1,4 +1,4 @@
-"""Background tasks of a node: exceptions are logged, running tasks cancelled at the end."""
+"""Background tasks of a node: logs their exceptions and cancels them at the end."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ log = logging.getLogger("onebook.nodes")
 
 
 class BackgroundTasks:
-    """Tasks that are not awaited; an exception in one is logged and ends only that one."""
+    """Tasks that are not awaited; an exception ends only its own task and is logged."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

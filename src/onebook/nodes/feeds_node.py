@@ -1,6 +1,6 @@
-"""Feeds node: opens the books assigned to it, publishes their changes and answers requests.
+"""A feeds node: opens the books assigned to it, publishes their changes, answers requests.
 
-Drives `Ownership` and `GatewayInterest`; `feeds.Supervisor` has the connections to exchanges.
+Drives `Ownership` and `GatewayInterest`; `feeds.Supervisor` holds the connections to exchanges.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS, key_of
 
 log = logging.getLogger("onebook.nodes")
 
-MARK_S: Final = 0.25  # interval of publishing the numbers of idle books
+MARK_S: Final = 0.25  # interval of publishing the message numbers of idle books
 COUNT_S: Final = 1.0  # interval of updates of metrics
-POLL_S: Final = 0.1  # interval of checks whether departing books are live elsewhere
-RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
-KEY_BYTES_MAX: Final = 256  # of a request for a snapshot
+POLL_S: Final = 0.1  # interval of checking whether leaving books are live on their new nodes
+RANKINGS_MAX: Final = 100_000  # cached until the set of nodes changes
+KEY_BYTES_MAX: Final = 256  # maximum of a snapshot request
 
 SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
 PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
@@ -52,7 +52,7 @@ class FeedsNode:
 
     Args:
         node: This node.
-        exchanges: The exchanges in use: see `feeds.enabled`.
+        exchanges: The exchanges in use (see `feeds.enabled`).
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class FeedsNode:
         self._lists: dict[str, lists.PublishedList] = {}
         self._rankings: dict[str, tuple[int, ...]] = {}
         self._opened: dict[str, Instrument] = {}
-        self._unlisted: set[str] = set()  # opened here, but missing from the list
-        self._asking: set[int] = set()  # gateways whose subscriptions were requested
+        self._unlisted: set[str] = set()  # open here but missing from the list
+        self._asking: set[int] = set()  # gateways whose subscriptions are being requested
         self._polling = False
         self._polled_at = self._marked_at = self._counted_at = float("-inf")
         self._published = 0
@@ -126,7 +126,7 @@ class FeedsNode:
         self._close(self.ownership.abandon())
 
     async def drain(self, timeout_s: float) -> None:
-        """Hand all books over to other nodes; return when done, or after `timeout_s`."""
+        """Hand over all books to other nodes; return when done or after `timeout_s`."""
         self._draining = True
         self.presence.become(NodeState.DRAINING)
         try:
@@ -155,7 +155,7 @@ class FeedsNode:
         )
 
     def _listed(self, name: str) -> None:
-        """Record that the list of an exchange was read, or could not be read."""
+        """Record that an exchange's list was read or could not be read."""
         if not self._catalogue.loaded(name):
             return
         exchange = self._exchanges[name]
@@ -214,7 +214,7 @@ class FeedsNode:
             return
         if interest.gateway not in self._gateways():
             refusals.unknown("interest")
-            return  # its next heartbeat has the number of this change, and triggers `_ask`
+            return  # its next heartbeat has this change's number and triggers `_ask`
         if self.interest.changed(interest):
             self._update([*interest.added, *interest.dropped])
         else:
@@ -300,7 +300,7 @@ class FeedsNode:
             self._tasks.begin(self._poll(), "books that leave")
 
     def _update(self, keys: Iterable[str] | None = None) -> None:
-        """Open and close books by the live nodes and the gateways' subscriptions."""
+        """Open and close books according to the live nodes and the gateways' subscriptions."""
         if not self.presence.members.connected:
             return
         changes = self.ownership.update(self.interest, self._clock.monotonic(), keys)
@@ -331,7 +331,7 @@ class FeedsNode:
                 self._supervisor.release_now(instrument)
 
     async def _poll(self) -> None:
-        """Query which of the books being handed over are live on their new nodes."""
+        """Query which books in handover are live on their new nodes."""
         try:
             by_node: dict[int, list[str]] = {}
             for key, node in self.ownership.leaving().items():

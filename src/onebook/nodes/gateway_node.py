@@ -1,4 +1,4 @@
-"""Gateway node: follows the books of its streams on feeds nodes, over NATS.
+"""A gateway node: follows the books of its streams on feeds nodes over NATS.
 
 `RemoteSupervisor` and `RemoteCatalogue` have the interfaces of `feeds.Supervisor` and
 `feeds.Catalogue`. The supervisor drives one `Replica` for each open book.
@@ -38,10 +38,10 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
-LINGER_S: Final = 10.0  # for which a book is followed after its last subscriber has left
+LINGER_S: Final = 10.0  # how long a book is followed after its last subscriber has left
 SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
 REQUESTS_MAX: Final = 64  # concurrent snapshot requests
-FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
+FIRST_LISTS_S: Final = 10.0  # how long a gateway without lists is not ready
 
 GAPS: Final = Counter(
     "onebook_node_gaps", "Missing messages between nodes, detected by their numbers."
@@ -55,28 +55,28 @@ for _result in ("live", "not_live", "none"):
 
 
 class RemoteCatalogue(Catalogue):
-    """The instruments of all exchanges, as listed by feeds nodes; reads no list itself."""
+    """The instruments of all exchanges as listed by feeds nodes; reads no lists itself."""
 
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
         self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
-        # Exchanges of the feeds nodes; before their first message, those of the settings.
+        # Exchanges of the feeds nodes; until their first message, those of the settings.
         self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
         self.problems: dict[str, str] = {}
         self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
         self._first = asyncio.Event()
 
     def unread(self) -> set[str]:
-        """Return the exchanges in use whose list has not arrived."""
+        """Return the exchanges in use whose lists have not arrived."""
         return self.served - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
-        """Return why feeds nodes could not read the list of `exchange`; "" if they could."""
+        """Return why feeds nodes cannot read the list of `exchange`; "" if they can."""
         return self.problems.get(exchange, "")
 
     @property
     def complete(self) -> bool:
-        """Whether all lists have arrived once."""
+        """Whether every list has arrived at least once."""
         return self._first.is_set()
 
     async def first_read(self, timeout_s: float = FIRST_LISTS_S) -> bool:
@@ -89,7 +89,7 @@ class RemoteCatalogue(Catalogue):
         return True
 
     def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
-        """Apply a whole list."""
+        """Apply a complete list."""
         self.facts[exchange] = page.depth, page.levels_max
         self.update(exchange, lists.instruments_of(exchange, rows))
         self.note_complete()
@@ -102,7 +102,7 @@ class RemoteCatalogue(Catalogue):
 
 @dataclass
 class PartialList:
-    """The pages of one list that have arrived; all are of one node and one digest."""
+    """The received pages of one list, all from one node and with one digest."""
 
     node: int
     digest: str = ""
@@ -114,13 +114,13 @@ class PartialList:
 class RemoteListReader:
     """Reads the instrument lists of feeds nodes, page by page, when their digests change.
 
-    One page at a time from each node, and pages that arrived are kept when a later one does not, so
-    that a slow gateway, or one with a slow link, makes progress with every answer.
+    It requests one page at a time from each node and keeps the pages if a later one does not
+    arrive, so that a gateway with a slow CPU or link makes progress with every answer.
 
     Args:
         catalogue: Receives each list.
-        lister: The node whose list of an exchange counts.
-        subject: The subject on which a node answers requests for lists.
+        lister: Returns the node whose list of an exchange is used.
+        subject: Returns the subject on which a node answers list requests.
         timeout_s: Timeout of one page, which is requested again at the next heartbeat.
         refusals: Counts rejected pages.
     """
@@ -143,12 +143,12 @@ class RemoteListReader:
         self._subject = subject
         self._timeout_s = timeout_s
         self._refusals = refusals
-        self._digests: dict[str, str] = {}  # of the lists that were read, by exchange
+        self._digests: dict[str, str] = {}  # digests of the read lists, by exchange
         self._partial: dict[str, PartialList] = {}
-        self._reading: set[int] = set()  # nodes that pages are requested from
+        self._reading: set[int] = set()  # nodes from which pages are being requested
 
     def update(self, heartbeat: NodeHeartbeat) -> None:
-        """Read the lists of a feeds node that are new to this node."""
+        """Read the lists of a feeds node whose digests are new."""
         node = heartbeat.node
         if node in self._reading:
             return
@@ -189,7 +189,7 @@ class RemoteListReader:
                 self._refusals.refused("list", error, node)
                 return True
             if part.number and page.digest != part.digest:
-                return True  # the list changed meanwhile: its new digest triggers another request
+                return True  # the list has changed: its new digest triggers another request
             part.rows += page.rows
             part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
         self._digests[exchange] = part.digest
@@ -198,7 +198,7 @@ class RemoteListReader:
 
 
 class Followed:
-    """One book that this gateway follows; `unfollow` ends its subscription."""
+    """A book that this gateway follows; `unfollow` ends its NATS subscription."""
 
     __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unused_since")
 
@@ -221,7 +221,7 @@ class RemoteSupervisor:
 
     Args:
         node: This node.
-        books: Contains the replicas.
+        books: Holds the replicas.
         catalogue: The instruments; filled by this supervisor.
         settings: Timeouts of heartbeats and of isolation.
         request_timeout_s: Timeout of a request to a feeds node.
@@ -242,7 +242,7 @@ class RemoteSupervisor:
         self.presence = Presence(
             node, NodeRole.GATEWAY, bus=bus, settings=settings, describe=self._describe, clock=clock
         )
-        self.stats: dict[str, str] = {}  # the state of each exchange that feeds nodes have
+        self.stats: dict[str, str] = {}  # state of each exchange of the feeds nodes
         self._bus = bus
         self._books = books
         self._catalogue = catalogue
@@ -252,7 +252,7 @@ class RemoteSupervisor:
         self._wants = LocalInterest(node)
         self._followed: dict[BookKey, Followed] = {}
         self._announcing = False
-        self._pending: dict[BookKey, None] = {}  # books that are not in sync
+        self._pending: dict[BookKey, None] = {}  # books that are out of sync
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
@@ -290,7 +290,7 @@ class RemoteSupervisor:
         key = BookKey(instrument.exchange, instrument.symbol)
         followed = self._followed.get(key)
         if followed is not None and followed.instrument is not instrument and not followed.count:
-            self._drop(followed)  # the exchange now lists another market under the symbol
+            self._drop(followed)  # the exchange lists another market under this symbol now
             followed = None
         if followed is None:
             followed = self._follow(key, instrument)
@@ -317,7 +317,7 @@ class RemoteSupervisor:
         return sum(1 for state in self.stats.values() if state == ACTIVE)
 
     def problems(self) -> list[str]:
-        """List the reasons why this node receives no books, in sentences."""
+        """Return the reasons why this node receives no books, as sentences."""
         return self.presence.problems()
 
     @property
@@ -358,13 +358,13 @@ class RemoteSupervisor:
         self._lists.update(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
-        """Return the node whose list is used, the same on every gateway."""
+        """Return the node whose list is used; all gateways choose the same one."""
         feeds = self.presence.members.alive(NodeRole.FEEDS)
         nodes = [node for node, each in feeds.items() if exchange in each.lists]
         return ranking(f"list {exchange}", nodes)[0] if nodes else None
 
     def _note_exchanges(self) -> None:
-        """Set the state of each exchange to the best that a node reports."""
+        """Set the state of each exchange to the best state reported by any node."""
         states: dict[str, str] = {}
         problems: dict[str, str] = {}
         for each in self.presence.members.alive(NodeRole.FEEDS).values():
@@ -372,7 +372,7 @@ class RemoteSupervisor:
                 if state == ACTIVE or states.get(name, OFFLINE) == OFFLINE:
                     states[name] = state
             problems.update(each.problems)
-        # An exchange stays known after its nodes have left: it is offline then.
+        # An exchange stays known after its nodes have left; it is offline then.
         self.stats = {**dict.fromkeys(self.stats, OFFLINE), **states}
         if self.stats:
             self._catalogue.served = set(self.stats)
@@ -413,7 +413,7 @@ class RemoteSupervisor:
             self._bus.publish(self.presence.subjects.interest, encode_interest(interest))
 
     def _place(self, followed: Followed) -> None:
-        """Set which nodes may serve a replica's book now."""
+        """Update the nodes that may serve a replica's book."""
         members = self.presence.members
         nodes = ranking(followed.key.text, members.serving(followed.key.exchange))
         leaving = ranking(followed.key.text, members.draining())
@@ -449,7 +449,7 @@ class RemoteSupervisor:
             self._ask(followed, now)
 
     def _ask(self, followed: Followed, now: float) -> None:
-        """Request a snapshot where one is needed; a few at a time."""
+        """Request a snapshot if one is due, with a limit of concurrent requests."""
         if self._requests >= REQUESTS_MAX:
             return
         node = followed.replica.ask(now, SNAPSHOT_RETRY_S)
@@ -485,7 +485,7 @@ class RemoteSupervisor:
         self._act(followed, effects)
 
     def _note_isolation(self) -> None:
-        """Note that NATS has been unreachable for `isolated_s`, or is reachable again."""
+        """Check whether NATS has been unreachable for `isolated_s`, or is reachable again."""
         members = self.presence.members
         isolated = not members.connected and members.isolated_s >= self._settings.isolated_s
         if isolated is self.isolated:

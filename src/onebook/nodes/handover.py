@@ -1,8 +1,8 @@
 """Ownership of books on this node and their make-before-break handover. Sans-I/O.
 
-A book that moves to another node is kept until that node reports it live, and a grace period
-longer, but no longer than `handover_max_s`. A book without subscribers is kept for `linger_s`,
-unless another node ranks first for it.
+A book that moves to another node is kept until that node reports it live, plus a grace period, but
+at most `handover_max_s`. A book without subscribers is kept for `linger_s`, unless another node
+ranks first for it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,23 +15,23 @@ HANDOVER_MAX_S: Final = 10.0
 
 
 class Hold(Enum):
-    """The reason why a book is open here."""
+    """Why a book is still open here."""
 
     SERVING = "serving"
     LINGERING = "lingering"  # no gateway subscribes to it
     LEAVING = "leaving"  # another node takes it over
-    TAKEN = "taken"  # it is live there
+    TAKEN = "taken"  # it is live on the other node
 
 
 class OwnedBook(NamedTuple):
-    """State of one open book, and since when."""
+    """State of an open book and since when it has it."""
 
     hold: Hold
     since: float
 
 
 class OwnershipChanges(NamedTuple):
-    """Books to open and to close now."""
+    """Books to open and books to close."""
 
     opened: list[str]
     closed: list[str]
@@ -42,10 +42,10 @@ class Ownership:
 
     Args:
         node: This node.
-        ranking: The nodes that may serve a book now, best first.
+        ranking: Returns the nodes that may serve a book now, best first.
         linger_s: Seconds a book without subscribers is kept.
-        handover_max_s: Seconds a book is kept at most until another node has it live.
-        grace_s: Seconds it is kept after that.
+        handover_max_s: Maximum seconds a book is kept until it is live on another node.
+        grace_s: Seconds it is kept after it is live there.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ class Ownership:
 
     @property
     def moving(self) -> bool:
-        """Return whether a timeout of any book is running."""
+        """Return whether the timeout of any book is running."""
         return any(each.hold is not Hold.SERVING for each in self._held.values())
 
     def update(
         self, interest: GatewayInterest, now: float, keys: Iterable[str] | None = None
     ) -> OwnershipChanges:
-        """Decide by nodes and subscriptions what to open and close, of all books or `keys`."""
+        """Decide which of all books, or of `keys`, to open and close."""
         changes = OwnershipChanges([], [])
         for key in interest.keys() if keys is None else keys:
             if key not in self._held and key in interest and self._mine(key):
@@ -118,7 +118,7 @@ class Ownership:
         return changes
 
     def abandon(self) -> list[str]:
-        """Release all books, because other nodes serve them by now; return them."""
+        """Give up all books, because other nodes serve them by now; return them."""
         keys = [*self._held]
         self._held.clear()
         return keys

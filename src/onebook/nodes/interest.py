@@ -1,7 +1,7 @@
 """Interest: gateways' subscriptions to books, as numbered changes or in full. Sans-I/O.
 
-A gateway numbers its changes; its heartbeat names the last number. A feeds node that misses one, or
-that has just started, requests all of the gateway's subscriptions.
+A gateway numbers its changes; its heartbeat contains the last number. A feeds node that missed a
+change, or has just started, requests all subscriptions of the gateway.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, msgpack
 
 from onebook.nodes.payloads import NodeId, PayloadReader, RefusalCause, Seq, WireError, require_size
 
-PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the largest NATS message
+PAGE_KEYS: Final = 10_000  # per page of all subscriptions, so that it fits into a NATS message
 
 PAGES_MAX: Final = 100
 PAGE_DIGITS_MAX: Final = 4
@@ -54,7 +54,7 @@ def interest_of(payload: bytes, *, whole: bool) -> Interest:
 
 
 def page_asked(payload: bytes) -> int:
-    """Decode the number of the page that a request names.
+    """Decode the page number of a request.
 
     Raises:
         WireError: The request contains no number.
@@ -92,7 +92,7 @@ class LocalInterest:
             self._dropped[key] = None
 
     def changes(self) -> list[Interest]:
-        """The changes since the last call, as messages to publish in order."""
+        """Return the changes since the last call, as messages to publish in order."""
         added, dropped = [*self._added], [*self._dropped]
         self._added, self._dropped = {}, {}
         found = []
@@ -110,7 +110,7 @@ class LocalInterest:
         return found
 
     def page(self, number: int) -> Interest:
-        """One page of all published subscriptions."""
+        """Return one page of all published subscriptions."""
         published = [key for key in self.keys if key not in self._added] + [*self._dropped]
         begin = number * PAGE_KEYS
         return Interest(
@@ -138,7 +138,7 @@ class GatewayInterest:
         return key in self._count
 
     def changed(self, interest: Interest) -> bool:
-        """Apply a change; return False if an earlier one is missing: request all."""
+        """Apply a change; return False if an earlier one is missing, to request all of them."""
         known = self._seq.get(interest.gateway)
         if known is None or interest.seq > known + 1:
             return False

@@ -1,10 +1,10 @@
-"""Request rate of each key over all gateways: one token bucket that all of them follow. Sans-I/O.
+"""Request rate of each key over all gateways: one token bucket shared by all. Sans-I/O.
 
-Ten times a second gateways exchange how many tokens they took. Between two rounds a gateway takes
-at most its share of the remaining tokens: one part for each gateway where the key is in use or,
-while that is unknown, for each gateway. Together they never take more than the bucket holds, and a
-single gateway can take all of it. Tokens that two gateways take at the same moment become a debt,
-so that errors do not add up.
+Ten times a second, gateways exchange the number of tokens they took. Between two rounds a gateway
+takes at most its share of the remaining tokens, which are divided among the gateways that use the
+key or, while these are unknown, among all gateways. Together they never take more than the bucket
+holds, and a single gateway can take all of it. If two gateways take the same tokens at the same
+moment, the bucket goes into debt, so that errors do not accumulate.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,45 +17,45 @@ from onebook.model import Tier
 
 ROUND_S: Final = 0.1
 WINDOW_S: Final = 60.0
-IN_USE_S: Final = 60.0  # a key is in use on a gateway for this time after its last request there
-NEW_ROUNDS: Final = 3  # rounds until other gateways know that a key is in use here
-NEW_SHARE: Final = 0.02  # of the limit until then, if others use the key
+IN_USE_S: Final = 60.0  # how long a key counts as in use on a gateway after its last request there
+NEW_ROUNDS: Final = 3  # rounds until other gateways know that this one uses a key
+NEW_SHARE: Final = 0.02  # share of the limit until then, if others use the key
 EVERYTHING: Final = 1 << 62
 DEBT_MAX_S: Final = 60.0
-TAKEN_S_MAX: Final = WINDOW_S + DEBT_MAX_S  # of a key in one round: no bucket holds more
-KEYS_MAX: Final = 50_000  # evicting the least recently used key only forgives usage
+TAKEN_S_MAX: Final = WINDOW_S + DEBT_MAX_S  # per key and round: no bucket holds more
+KEYS_MAX: Final = 50_000  # evicting the least recently used key only forgets its usage
 
 
 class KeyUse:
-    """One key's bucket, as the time at which it is full again, and this round's share."""
+    """One key's bucket, stored as the time when it is full, and this round's share."""
 
     __slots__ = ("first", "full_at", "others", "share", "since", "unsent", "unsent_s", "used_at")
 
     def __init__(self, now: float) -> None:
         self.full_at = now
         self.since = self.used_at = float("-inf")
-        self.first = 0  # rest of the share until other gateways know that the key is in use here
-        self.unsent = 0  # taken here in this round ...
-        self.unsent_s = 0.0  # ... and that in seconds of the bucket
+        self.first = 0  # rest of the first share, until others know that the key is in use here
+        self.unsent = 0  # tokens taken here in this round,
+        self.unsent_s = 0.0  # and the same in seconds of the bucket
         self.share: int | None = None
-        self.others: dict[int, float] = {}  # gateway: when it last took
+        self.others: dict[int, float] = {}  # time of the last tokens taken, by gateway
 
     def tokens(self, now: float, per_minute: int) -> int:
-        """Whole tokens left."""
+        """Return the number of whole tokens left."""
         used_s = max(0.0, self.full_at - now)
         return max(0, int((WINDOW_S - used_s) * per_minute / WINDOW_S + 1e-6))
 
     def take(self, seconds: float, now: float) -> None:
-        """Subtract the tokens that the bucket gains in this many seconds, even below zero."""
+        """Subtract the tokens gained in this many seconds, even below zero."""
         self.full_at = min(max(self.full_at, now) + seconds, now + WINDOW_S + DEBT_MAX_S)
 
 
 class SharedRateLimiter(RateLimiter):
-    """A `RateLimiter` whose keys have one limit over all gateways; addresses are each node's own.
+    """A `RateLimiter` with one limit per key over all gateways; addresses are limited per node.
 
     Args:
         tiers: Limits by tier.
-        gateways: Returns the number of live gateways, including this one; 1 shares nothing.
+        gateways: Returns the number of live gateways including this one; 1: nothing is shared.
     """
 
     def __init__(self, tiers: TierSettings, *, gateways: Callable[[], int]) -> None:
@@ -63,10 +63,10 @@ class SharedRateLimiter(RateLimiter):
         self._per_minute_of = {tier: tiers.of(tier).requests_per_minute for tier in Tier}
         self._gateways = gateways
         self._uses: dict[str, KeyUse] = {}
-        self._taken: dict[str, KeyUse] = {}  # keys with a share or something unsent
+        self._taken: dict[str, KeyUse] = {}  # keys with a share or unsent tokens
 
     def take(self, key_id: str, tier: Tier, now_s: float) -> Decision:
-        """Count one request, or one WebSocket message, of a key."""
+        """Count a request or WebSocket message of a key."""
         per_minute = self._per_minute_of[tier]
         use = self._use(key_id, now_s)
         tokens = use.tokens(now_s, per_minute)
@@ -97,7 +97,7 @@ class SharedRateLimiter(RateLimiter):
         )
 
     def round(self) -> dict[str, float]:
-        """End a round; return what each key took, in seconds of its bucket, for other gateways."""
+        """End a round; return the tokens taken, in seconds of each key's bucket, to publish."""
         taken = {
             key_id: min(use.unsent_s, TAKEN_S_MAX)
             for key_id, use in self._taken.items()
@@ -127,7 +127,7 @@ class SharedRateLimiter(RateLimiter):
         return use
 
     def _first_share(self, use: KeyUse, tokens: int, now_s: float, per_minute: int) -> int:
-        """Tokens that this gateway may take before the others know that the key is in use here."""
+        """Tokens that this gateway may take until others know that the key is in use here."""
         if _others(use, now_s):
             return max(1, int(per_minute * NEW_SHARE))
         return max(1, tokens // max(1, self._gateways()))

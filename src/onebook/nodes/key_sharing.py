@@ -1,9 +1,8 @@
-"""Shares the counts of keys between gateways over NATS: tokens taken and open connections.
+"""Shares counts per key between gateways over NATS: tokens taken and open connections.
 
-The connection limit of a key counts its connections on all gateways. Two connections that open at
-the same moment on two gateways may both be accepted; every gateway then computes which of them is
-over the limit, and the gateway that has it closes it. While NATS is unreachable, a gateway counts
-its own connections only.
+The connection limit of a key includes its connections on all gateways. If two gateways accept a
+connection at the same moment, every gateway computes which one exceeds the limit, and its gateway
+closes it. While NATS is unreachable, a gateway counts only its own connections.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ T = TypeVar("T")
 log = logging.getLogger("onebook.nodes")
 
 KEYS_PER_MESSAGE: Final = 5_000
-REFRESH_S: Final = 1.0  # all counts are sent again this often, for gateways that missed some
+REFRESH_S: Final = 1.0  # interval of sending all counts, for gateways that missed some
 
 
 TakenSeconds = Annotated[float, Meta(ge=0, le=TAKEN_S_MAX)]
@@ -42,14 +41,14 @@ class KeyTally(Struct, frozen=True, kw_only=True):
     gateway: NodeId
     taken: dict[str, TakenSeconds] = {}
     connections: dict[str, Count] = {}
-    whole: bool = False  # the first page of all its connections: keys on no page have no connection
+    whole: bool = False  # the first page of all connections: keys on no page have none
 
 
 _tally = PayloadReader(KeyTally)
 
 
 class PeerConnections:
-    """Connections of each key on the other gateways. Sans-I/O."""
+    """Number of each key's connections on other gateways. Sans-I/O."""
 
     def __init__(self, node: int) -> None:
         self._node = node
@@ -76,7 +75,7 @@ class PeerConnections:
         return sum(counts.get(key_id, 0) for counts in self._of.values())
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """Connections that this node may keep; nodes of lower ids keep theirs first."""
+        """Connections that this node may keep; nodes with lower ids take precedence."""
         before = sum(
             counts.get(key_id, 0) for gateway, counts in self._of.items() if gateway < self._node
         )
@@ -86,7 +85,7 @@ class PeerConnections:
 class KeySharing:
     """Publishes this gateway's counts and applies those of the others, while entered.
 
-    `on_counted` is called with a key connected here if its connections elsewhere changed.
+    `on_counted` is called with a key that is connected here when its count elsewhere has changed.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class KeySharing:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def elsewhere(self, key_id: str) -> int:
-        """Connections of a key on the other gateways that are alive."""
+        """Connections of a key on other live gateways."""
         return self.peers.elsewhere(key_id) if self._presence.members.connected else 0
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
@@ -128,7 +127,7 @@ class KeySharing:
         return self.peers.allowed_here(key_id, connections_max)
 
     def counted(self, key_id: str, count: int) -> None:
-        """Publish the new number of a key's connections here."""
+        """Publish the changed number of a key's connections here."""
         if count:
             self._counts[key_id] = count
         else:
@@ -169,7 +168,7 @@ class KeySharing:
                 self.on_counted(key_id)
 
     async def _keep(self) -> None:
-        """Publish the tokens taken each round, and all counts every `REFRESH_S`."""
+        """Publish the taken tokens each round, and all counts every `REFRESH_S`."""
         refreshed_at = float("-inf")
         while True:
             now = self._clock.monotonic()

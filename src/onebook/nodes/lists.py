@@ -10,7 +10,7 @@ from onebook.core.types import LEVELS_MAX, Decimals
 from onebook.model import Instrument, InstrumentStatus
 from onebook.nodes.payloads import PayloadReader
 
-PAGE_ROWS: Final = 1_000  # about 100 KB: soon across a slow link, within `REQUEST_TIMEOUT_S`
+PAGE_ROWS: Final = 1_000  # about 100 KB, to cross a slow link within `REQUEST_TIMEOUT_S`
 PAGES_MAX: Final = 100
 REQUEST_BYTES_MAX: Final = 256
 
@@ -38,10 +38,10 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
-    """A page of a list, and the facts that a gateway needs about the exchange's books.
+    """A page of a list, and facts that a gateway needs about the exchange's books.
 
-    `depth` is the levels a side that its channel keeps in sync (0: all), `levels_max` the levels a
-    side that its books hold.
+    `depth` is the number of levels per side that the channel keeps in sync (0: all), `levels_max`
+    the number that the books hold.
     """
 
     digest: str
@@ -56,7 +56,7 @@ _page = PayloadReader(ListPage)
 
 
 class PublishedList:
-    """The list of one exchange as this node last read it."""
+    """An exchange's list as last read by this node."""
 
     def __init__(self, instruments: Sequence[Instrument], *, depth: int, levels_max: int) -> None:
         self._rows = sorted(map(_row, instruments), key=lambda row: (row.symbol, row.native))
@@ -103,7 +103,7 @@ def page_of(payload: bytes) -> ListPage:
 
 
 def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:
-    """The instruments of a list."""
+    """Return the instruments of a list."""
     return [
         Instrument(
             exchange,

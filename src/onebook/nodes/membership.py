@@ -1,13 +1,13 @@
-"""Membership: the nodes that are alive, and which of them serves a book. Sans-I/O.
+"""Membership: the live nodes, and which of them serves a book. Sans-I/O.
 
 A node is alive while its heartbeats arrive in time. Late heartbeats do not count, because books
-from that node are just as late. A node receives its own heartbeats too: if they stop coming back,
-it is cut off from NATS and considers no node alive. Timeouts are counted in ticks of limited
-length, so that a pause of this process does not expire the other nodes.
+from that node are just as late. A node also receives its own heartbeats: if they stop arriving, it
+is cut off from NATS and considers no node alive. Timeouts are counted in ticks of limited length,
+so that a pause of this process does not expire the other nodes.
 
 Books are assigned by rendezvous hashing (https://en.wikipedia.org/wiki/Rendezvous_hashing): every
 node computes the same ranking from the same set of nodes, without a leader. If a node leaves, each
-of its books moves to the next node of the book's ranking, and no other book moves.
+of its books moves to the next node in the book's ranking; no other book moves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,12 @@ from onebook.nodes.payloads import (
     WireVersion,
 )
 
-TICKS_MAX: Final = 3.0  # maximum length of a tick, in planned intervals
-NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
-HEARTBEAT_BYTES_MAX: Final = 262_144  # clocks of NODES_MAX nodes, and states of all exchanges
-CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
-# The wire version of a heartbeat that omits it. Not this build's version: each side would read the
-# omitted version of the other as its own.
+TICKS_MAX: Final = 3.0  # maximum length of a tick in planned intervals
+NODES_MAX: Final = 1_000  # maximum nodes remembered; others are ignored
+HEARTBEAT_BYTES_MAX: Final = 262_144  # enough for NODES_MAX clocks and all exchanges
+CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a silent node is remembered
+# The wire version of a heartbeat that omits it. It must not be this build's version, or each side
+# would take the other's omitted version for its own.
 WIRE_OMITTED: Final = 1
 
 
@@ -45,7 +45,7 @@ class NodeRole(StrEnum):
 
 
 class NodeState(StrEnum):
-    """Whether a node accepts work."""
+    """Whether a node accepts books or clients."""
 
     UP = "up"
     DRAINING = "draining"
@@ -53,11 +53,11 @@ class NodeState(StrEnum):
 
 
 class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The state of a node, which it publishes several times a second as a MessagePack map.
+    """The state of a node, published several times a second as a MessagePack map.
 
-    Unknown members are ignored, so that releases can add some. `sent_us` is the sender's monotonic
-    time. `clocks` returns to each node its own `sent_us`, plus the time since it was received:
-    from it a node measures the round trip to the sender without comparing clocks.
+    Unknown members are ignored, so that releases can add members. `sent_us` is the sender's
+    monotonic time. `clocks` returns to each node its own `sent_us` plus the time since it was
+    received, so that a node can measure the round trip to the sender without comparing clocks.
     """
 
     node: NodeId
@@ -69,14 +69,14 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     url: str = ""
     started_ms: Time = 0
     sent_us: Time = 0
-    wants_seq: Seq = 0  # of a gateway: the number of its last change of interest
-    wanted: Count = 0  # of a gateway: books that its clients subscribe to
-    books: Count = 0  # books that are open
-    live: Count = 0  # books that are live
-    lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
-    states: Mapping[str, str] = {}  # of a feeds node: the state of each exchange
+    wants_seq: Seq = 0  # of a gateway: number of its last change of interest
+    wanted: Count = 0  # of a gateway: number of books its clients subscribe to
+    books: Count = 0  # number of open books
+    live: Count = 0  # number of live books
+    lists: Mapping[str, str] = {}  # of a feeds node: digest of each instrument list
+    states: Mapping[str, str] = {}  # of a feeds node: state of each exchange
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
-    clocks: Mapping[NodeId, RelayedTime] = {}  # of a feeds node: the clocks of other nodes, in us
+    clocks: Mapping[NodeId, RelayedTime] = {}  # of a feeds node: clocks of other nodes in us
 
 
 _heartbeat = PayloadReader(NodeHeartbeat, bytes_max=HEARTBEAT_BYTES_MAX)
@@ -97,7 +97,7 @@ def heartbeat_of(payload: bytes) -> NodeHeartbeat:
 
 
 class Member:
-    """A node by its last heartbeat, and the heartbeat's age in seconds."""
+    """A node's last heartbeat and its age in seconds."""
 
     __slots__ = ("age_s", "heartbeat")
 
@@ -109,7 +109,7 @@ class Member:
 class Members:
     """The live nodes, including this one.
 
-    `strangers` are nodes of another wire version, and `late` nodes whose heartbeats arrive late.
+    `strangers` are nodes of another wire version, `late` are nodes whose heartbeats arrive late.
     Neither are members; both are shown to operators.
 
     Args:
@@ -125,9 +125,9 @@ class Members:
         self._members: dict[int, Member] = {}
         self._strangers: dict[int, Member] = {}
         self._late: dict[int, Member] = {}
-        self._clocks: dict[int, tuple[int, float]] = {}  # sent_us of a heartbeat, received at
+        self._clocks: dict[int, tuple[int, float]] = {}  # sent_us, time of receipt
         self._ticked_at: float | None = None
-        self._echo_age_s = 0.0  # since this node's own heartbeat last came back in time
+        self._echo_age_s = 0.0  # since this node's own heartbeat last returned in time
         self._echoed = False
 
     @property
@@ -146,7 +146,7 @@ class Members:
         return {node: member.heartbeat for node, member in self._late.items()}
 
     def clocks(self, now: float) -> dict[int, int]:
-        """The `clocks` for a heartbeat sent now."""
+        """Return the `clocks` of a heartbeat sent now."""
         self._clocks = {
             node: clock for node, clock in self._clocks.items() if now - clock[1] < CLOCKS_KEPT_S
         }
@@ -161,7 +161,7 @@ class Members:
         return self._echo_age_s
 
     def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Apply a heartbeat; return whether the live nodes, or the state of one, changed."""
+        """Apply a heartbeat; return whether the live nodes or a node's state changed."""
         was_connected = self.connected
         return self._apply(heartbeat, now) or was_connected != self.connected
 
@@ -198,12 +198,12 @@ class Members:
         )
 
     def _is_late(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Whether the round trip, from this node to the sender and back, exceeded the timeout."""
-        mine_us = heartbeat.clocks.get(self.node)  # an earlier release, or a new node, has none
+        """Whether the round trip from this node to the sender and back exceeds the timeout."""
+        mine_us = heartbeat.clocks.get(self.node)  # missing from new nodes and earlier releases
         return mine_us is not None and now - mine_us / 1e6 > self._timeout_s
 
     def tick(self, now: float) -> bool:
-        """Advance time; return whether a node died, or this one lost or regained its connection."""
+        """Advance time; return whether a node died or this one lost or regained its connection."""
         was_connected = self.connected
         passed_s = 0.0 if self._ticked_at is None else min(now - self._ticked_at, self._tick_max_s)
         self._ticked_at = now
@@ -247,7 +247,7 @@ class Members:
 
 
 def ranking(name: str, nodes: Iterable[int]) -> tuple[int, ...]:
-    """Rank nodes for a name, the serving node first; the same on every node."""
+    """Rank the nodes for a name, serving node first; every node gets the same ranking."""
     encoded = name.encode()
     return tuple(sorted(nodes, key=lambda node: (_weight(encoded, node), node), reverse=True))
 

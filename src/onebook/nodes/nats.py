@@ -1,9 +1,9 @@
-"""The connection of a node to NATS: login, publishing without waiting, callbacks, requests.
+"""A node's connection to NATS: login, non-blocking publishing, callbacks, requests.
 
 `publish` is synchronous and never blocks: messages wait in the client's buffer for the task that
-writes them. A message that does not fit, or is published while there is no connection, is dropped
-and counted: receivers notice the missing number and request a snapshot. nats-py reconnects after a
-loss with the same TLS and credentials. Needs the extra `onebook[nats]`.
+writes them. A message that does not fit, or is published without a connection, is dropped and
+counted; receivers notice the missing number and request a snapshot. nats-py reconnects after a loss
+with the same TLS and credentials. Needs the extra `onebook[nats]`.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
-CONNECT_TIMEOUT_S: Final = 10.0  # of a starting node, which then exits
-COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # of an interactive command
-OUTBOX_BYTES_MAX: Final = 16 << 20  # the rest is dropped; gateways request a new snapshot
-REQUEST_TIMEOUT_S: Final = 1.0  # of a request to another node
+CONNECT_TIMEOUT_S: Final = 10.0  # for a starting node, which then exits
+COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # for an interactive command
+OUTBOX_BYTES_MAX: Final = 16 << 20  # more is dropped; gateways then request a snapshot
+REQUEST_TIMEOUT_S: Final = 1.0  # timeout of a request to another node
 COUNT_S: Final = 1.0  # interval of updates of the metrics of sent messages
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
@@ -42,19 +42,19 @@ SENT_BYTES: Final = Counter("onebook_nats_sent_bytes", "Payload bytes published 
 for _cause in ("disconnected", "full", "too_large", "slow"):
     DROPPED.labels(_cause)
 
-Received = Callable[[bytes, str], None]  # payload, and the subject of the answer or ""
+Received = Callable[[bytes, str], None]  # payload, and the subject for the reply or ""
 
 
 def _nothing() -> None:
-    """Do nothing: the default of `dropped`."""
+    """Do nothing (the default of `dropped`)."""
 
 
 class NatsBus:
-    """A connection to NATS while entered; reconnects when it is lost.
+    """A connection to NATS while entered; reconnects after a loss.
 
     Args:
         settings: Addresses and credentials of NATS.
-        name: The name of this connection in the monitoring of NATS.
+        name: The name of this connection in NATS monitoring.
         outbox_bytes_max: Bytes queued for NATS; further messages are dropped.
         connect_timeout_s: Timeout of the first connection, in seconds.
     """
@@ -75,9 +75,9 @@ class NatsBus:
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
-        self._sent = self._sent_bytes = 0  # since the last update of the metrics
+        self._sent = self._sent_bytes = 0  # since the last metrics update
         self._too_large = False
-        self._logged = ""  # the last error since the connection was lost or made
+        self._logged = ""  # last error logged since the connection was lost or made
         self._closing = False
 
     @property
@@ -89,7 +89,7 @@ class NatsBus:
         """Connect.
 
         Raises:
-            ConfigError: NATS cannot be reached, or refuses this node.
+            ConfigError: NATS is unreachable or refuses this node.
         """
         self._errors = library_errors()
         self._client = await connect(
@@ -144,16 +144,16 @@ class NatsBus:
     def subscribe(
         self, subject: str, received: Received, dropped: Callable[[], None] = _nothing
     ) -> Callable[[], None]:
-        """Call `received` with each message of a subject; return a function that ends that.
+        """Call `received` with each message of a subject; return a function that unsubscribes.
 
-        `dropped` is called when nats-py dropped messages of this subscription.
+        `dropped` is called when nats-py has dropped messages of this subscription.
         """
         entry: dict[str, Any] = {"subject": subject, "received": received, "dropped": dropped}
         self._changes.put_nowait(("subscribe", entry))
         return lambda: self._changes.put_nowait(("unsubscribe", entry))
 
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
-        """Send a request; return the answer, or None if none arrived in time."""
+        """Send a request; return the reply, or None if none arrived in time."""
         try:
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         except (self._errors.Error, TimeoutError, OSError):
@@ -162,7 +162,7 @@ class NatsBus:
         return data
 
     def _refuse(self, size: int) -> None:
-        """Drop a message that is too large: NATS would close the connection. Log the first."""
+        """Drop a too large message, for which NATS would close the connection; log the first."""
         DROPPED.labels("too_large").inc()
         if not self._too_large:
             self._too_large = True
@@ -215,7 +215,7 @@ class NatsBus:
             self._dropping.get(error.sub, _nothing)()
             return
         text = str(error) or type(error).__name__
-        if text != self._logged:  # nats-py reports each attempt to connect, five a second
+        if text != self._logged:  # nats-py reports every connection attempt, five a second
             self._logged = text
             log.info("NATS: %s", text)
 
@@ -232,19 +232,19 @@ class NatsBus:
 
 
 RECONNECT_WAIT_S: Final = 0.2
-PING_INTERVAL_S: Final = 2  # a connection that leaves two pings unanswered is dead
+PING_INTERVAL_S: Final = 2  # a connection with two unanswered pings is dead
 PINGS_UNANSWERED_MAX: Final = 2
-HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # until a hanging link is given up
-CANCEL_S: Final = 1.0  # after which a task that is still running is cancelled again
+HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # timeout of a hanging link
+CANCEL_S: Final = 1.0  # interval of cancelling a task that still runs
 CANCELS_MAX: Final = 5
 CREDENTIAL_FILES: Final = ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
-WEBSOCKET: Final = ("ws", "wss")  # schemes that determine TLS
+WEBSOCKET: Final = ("ws", "wss")  # schemes that decide about TLS
 
 _UNREACHED = "check nats.servers and that nats-server runs."
 
 
 def library_errors() -> Any:
-    """The exceptions of nats-py.
+    """Return nats-py's module of exceptions.
 
     Raises:
         ConfigError: nats-py is not installed.
@@ -269,7 +269,7 @@ async def connect(
     """Connect with nats-py, and return its client.
 
     Raises:
-        ConfigError: NATS cannot be reached, or refuses this node.
+        ConfigError: NATS is unreachable or refuses this node.
     """
     from nats.errors import Error
 
@@ -284,7 +284,7 @@ async def connect(
         failed(error)
         refused += decides(error)
         if starting and refused >= len(settings.servers):
-            raise error  # nats-py would try again until the deadline
+            raise error  # otherwise nats-py would retry until the deadline
 
     async def connected() -> None:
         await client.connect(
@@ -301,7 +301,7 @@ async def connect(
             pending_size=outbox_bytes_max,
             **credentials(settings),
         )
-        # A connection closed before its first PONG is made again in the background.
+        # A connection closed before its first PONG is reopened in the background.
         while not client.is_connected:  # noqa: ASYNC110 - nats-py has no event for it
             await asyncio.sleep(RECONNECT_WAIT_S)
 
@@ -319,7 +319,7 @@ async def connect(
 
 
 def _secure_client(*, tls_required: bool) -> Any:
-    """Make a client that sends no credentials in plain text if TLS is required; nats-py's does."""
+    """Create a client that, unlike nats-py's, never sends credentials without required TLS."""
     from nats.errors import SecureConnWantedError
 
     from onebook.nodes.nats_client import DirectClient
@@ -337,8 +337,8 @@ def _secure_client(*, tls_required: bool) -> Any:
 async def ended(work: Coroutine[Any, Any, Any], timeout_s: float) -> bool:
     """Run work; return whether it ended in time, and cancel it otherwise.
 
-    One cancellation is not enough: until Python 3.12 `asyncio.wait_for`, which nats-py uses, loses
-    a cancellation that arrives just as its work completes, and nats-py then retries forever
+    One cancellation is not enough: before Python 3.12, `asyncio.wait_for`, which nats-py uses,
+    loses a cancellation that arrives just as its work completes, and nats-py then retries forever
     (https://github.com/python/cpython/issues/86296).
     """
     task = asyncio.create_task(work, name="nats connection")
@@ -392,10 +392,10 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
 
 
 def decides(error: BaseException) -> bool:
-    """Return whether an error is final: another attempt would fail in the same way.
+    """Return whether an error is final, so that another attempt would fail the same way.
 
-    The end of a connection is not final: a server closes it after a refusal, and nats-py, which
-    continues writing, may see only that.
+    A closed connection is not final: a server closes it after a refusal, and nats-py, which keeps
+    writing, may see only the close.
     """
     untrusted = isinstance(error, ssl.SSLCertVerificationError)
     return untrusted or lacks_tls(error) or refuses_login(error)
@@ -412,7 +412,7 @@ def refuses_login(error: BaseException) -> bool:
 
 
 def refusal(where: str, error: BaseException | None) -> str:
-    """Return one sentence on why there is no connection, and which setting to check."""
+    """Describe why there is no connection and which setting to check, in one sentence."""
     if error is None or isinstance(error, TimeoutError):
         return f"NATS does not answer at {where}: {_UNREACHED}"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -487,12 +487,12 @@ class CredentialsFile(UserString):
 
     nats-py can read the file itself, but never returns from one without a JWT
     (https://github.com/nats-io/nats.py/blob/v2.16.0/nats/src/nats/aio/client.py,
-    `_read_creds_user_jwt`), so it gets the checked text. A replaced file is used from the next
-    connection on; while it is unusable, its last usable text is.
+    `_read_creds_user_jwt`), so it gets the checked text. A replaced file is used for the next
+    connection; while it is unusable, the last usable text is used.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It has no JWT, or no seed that signs; the message says which.
+        ValueError: The JWT or a usable seed is missing, as the message says.
     """
 
     def __init__(self, path: Path) -> None:
@@ -511,7 +511,7 @@ class CredentialsFile(UserString):
 
 
 def credentials_text(path: Path) -> str:
-    """Read a file and return its two parts, with the line ends that nats-py expects.
+    """Read a file and return its two parts with the line ends that nats-py expects.
 
     Raises:
         OSError: The file cannot be read.
@@ -532,7 +532,7 @@ def credentials_text(path: Path) -> str:
 
 
 def _credentials_part(lines: list[str], name: str) -> str:
-    """Return the line after the one that starts a part."""
+    """Return the line after the header of a part."""
     for begin, value in pairwise(lines):
         if f"BEGIN {name}" in begin and value.strip():
             return value.strip()

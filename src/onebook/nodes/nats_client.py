@@ -1,8 +1,8 @@
-"""nats-py's client, with synchronous publishing and synchronous subscription callbacks.
+"""nats-py's client with synchronous publishing and subscription callbacks.
 
-nats-py passes each message through a queue to a task of its subscription, and its `publish` is a
-coroutine. For callbacks that never wait, this costs more than the message itself. Imported only if
-nats-py is installed.
+nats-py passes each message through a queue to the subscription's task, and its `publish` is a
+coroutine. For callbacks that never wait, this overhead exceeds the cost of the message. This module
+is imported only if nats-py is installed.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ Delivered = Callable[[bytes, str], None]  # payload, and the subject of the answ
 
 
 class DirectClient(Client):
-    """A client whose subscriptions made by `subscribe_direct` have no queue."""
+    """A client with subscriptions that have no queue (`subscribe_direct`)."""
 
     async def subscribe_direct(self, subject: str, delivered: Delivered) -> Any:
         """Call `delivered` with each message of a subject; it must not raise."""
 
         async def through_queue(message: Any) -> None:
-            """Fallback, called by nats-py if a release of it bypasses `_process_msg`."""
+            """Fallback in case a release of nats-py bypasses `_process_msg`."""
             delivered(message.data, message.reply)
 
         through_queue.direct = delivered  # type: ignore[attr-defined]
         return await self.subscribe(subject, cb=through_queue)
 
     def publish_direct(self, subject: str, payload: bytes | bytearray) -> None:
-        """Queue a message for the flusher, as `publish` does on an open connection."""
+        """Queue a message for the flusher, like `publish` on an open connection."""
         command, flushes = pub_cmd(subject, "", payload), self._flush_queue
         assert flushes is not None
         self._pending.append(command)
@@ -39,7 +39,7 @@ class DirectClient(Client):
 
     def abort(self) -> None:
         """Close the socket at once and drop unwritten data."""
-        writer = getattr(self._transport, "_io_writer", None)  # WebSocket: its close has a timeout
+        writer = getattr(self._transport, "_io_writer", None)  # WebSocket has none
         if writer is not None:
             writer.transport.abort()
 
@@ -51,7 +51,7 @@ class DirectClient(Client):
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
-        """Deliver a parsed message; this is the hot path of a gateway."""
+        """Deliver a parsed message (the hot path of a gateway)."""
         subscription = self._subs.get(sid)
         direct = getattr(getattr(subscription, "_cb", None), "direct", None)
         if direct is None:

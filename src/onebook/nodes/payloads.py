@@ -1,9 +1,9 @@
-"""Payloads between nodes: the range of every number, the size of every message. Sans-I/O.
+"""Payloads between nodes, with ranges of numbers and limits of size. Sans-I/O.
 
-The login to NATS is the trust boundary: a node that has it can claim to be any node. Within it,
-a payload is decoded only if it is no longer than its limit, and accepted only if every number is in
-its declared range, so that a defect or a forged message cannot change more than it states.
-msgspec's limits refuse NaN and infinities too.
+The login to NATS is the trust boundary: a node with the login can claim to be any node. Even so, a
+payload is decoded only if it is not longer than its limit, and accepted only if every number is in
+its declared range, so that a defective or forged message cannot change more than it states.
+msgspec's limits also refuse NaN and infinities.
 """
 
 from enum import StrEnum
@@ -15,30 +15,30 @@ from msgspec import Meta, Struct, msgpack
 T = TypeVar("T")
 
 ERROR_CHARS_MAX: Final = 200
-MESSAGE_BYTES_MAX: Final = 1 << 20  # of a paged payload: the default limit of NATS
+MESSAGE_BYTES_MAX: Final = 1 << 20  # the default limit of NATS
 
 NODE_MAX: Final = 2**63 - 1
 EPOCH_MAX: Final = 2**32 - 1
 SEQ_MAX: Final = 2**53
 COUNT_MAX: Final = 10_000_000
-TIME_MAX: Final = 2**53  # milliseconds or microseconds: 285 years of the latter
+TIME_MAX: Final = 2**53  # in milliseconds or microseconds; 285 years in microseconds
 
 NodeId = Annotated[int, Meta(ge=0, le=NODE_MAX)]
 Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
 Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
 Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Time = Annotated[int, Meta(ge=0, le=TIME_MAX)]
-# A clock of another node is returned plus the elapsed time; it must then still be in its range.
+# Another node's clock is returned plus the elapsed time, and must still be in its range.
 RelayedTime = Annotated[int, Meta(ge=0, le=2 * TIME_MAX)]
 WireVersion = Annotated[int, Meta(ge=0, le=255)]
 
 
 class RefusalCause(StrEnum):
-    """The reason why a payload is rejected: a label of `onebook_nats_refused_total`."""
+    """Why a payload was rejected; a label of `onebook_nats_refused_total`."""
 
     TOO_LONG = "too_long"
     MALFORMED = "malformed"
-    INVALID = "invalid"  # a member is missing, of another type, or a number is out of its range
+    INVALID = "invalid"  # a member is missing or of another type, or a number out of range
     UNKNOWN_NODE = "unknown_node"  # no heartbeat of its sender has arrived
 
 
@@ -54,7 +54,7 @@ class PayloadReader(Generic[T]):
     """Decodes MessagePack payloads of one type.
 
     Args:
-        type_: The type; each of its numbers must have a range.
+        type_: The type; all its numbers must have a range.
         bytes_max: Longer payloads are refused before they are decoded.
     """
 
@@ -90,7 +90,7 @@ def require_size(payload: bytes | memoryview, bytes_max: int) -> None:
 
 
 class ClaimedSender(Struct, frozen=True):
-    """The node that a rejected payload claims to be from."""
+    """The claimed sender of a rejected payload."""
 
     node: NodeId | None = None
     gateway: NodeId | None = None
@@ -100,7 +100,7 @@ _sender = PayloadReader(ClaimedSender)
 
 
 def sender_of(payload: bytes | memoryview) -> int | None:
-    """Return the node that a payload claims to be from; None if it contains none."""
+    """Return the claimed sender of a payload; None if it contains none."""
     try:
         claimed = _sender.read(payload)
     except WireError:

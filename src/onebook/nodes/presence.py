@@ -1,4 +1,4 @@
-"""Heartbeats of this node and of the others; drives `Members`."""
+"""Sends and receives heartbeats; drives `Members`."""
 
 import asyncio
 import logging
@@ -37,12 +37,12 @@ HEARTBEAT_INTERVAL_S: Final = 0.2
 
 NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
 STRANGERS: Final = Gauge(
-    "onebook_nodes_incompatible", "Nodes alive that speak another version of the node protocol."
+    "onebook_nodes_incompatible", "Live nodes with another version of the node protocol."
 )
 
 
 def new_node_id() -> int:
-    """Return a random id of this run of a node."""
+    """Return a random id for this run of a node."""
     return secrets.randbits(63)
 
 
@@ -67,12 +67,12 @@ async def listen(bus: NatsBus, settings: NodeSettings) -> list[NodeHeartbeat]:
 class Presence:
     """Sends heartbeats and tracks the other nodes, while entered.
 
-    `on_changed` is called when the set of nodes or the state of one changed, `on_heartbeat` with
-    every heartbeat of a member, `on_tick` often, with the time.
+    `on_changed` is called when the set of nodes or a node's state has changed, `on_heartbeat` with
+    every heartbeat of a member, and `on_tick` frequently with the time.
 
     Args:
         node: This node.
-        describe: Completes the heartbeat of this node with the books that it serves now.
+        describe: Adds this node's books to its heartbeat.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Presence:
         return self._me.name
 
     def problems(self) -> list[str]:
-        """List in sentences why this node receives no books from feeds nodes."""
+        """Return the reasons why this node receives no books, as sentences."""
         members = self.members
         if not members.connected:
             return ["NATS is unreachable."]
@@ -132,7 +132,7 @@ class Presence:
         return ["No feeds node is alive."]
 
     def located(self, url: str) -> None:
-        """Set the address that this node announces."""
+        """Set the URL that this node announces."""
         self._me = replace(self._me, url=url)
 
     async def __aenter__(self) -> Self:
@@ -159,12 +159,12 @@ class Presence:
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:
-        """Send heartbeats and expire nodes, even if a callback fails."""
+        """Send heartbeats and expire nodes, even if a callback raises an exception."""
         heartbeat_at = self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
             try:
-                if now >= heartbeat_at - TICK_S / 2:  # a timer may be early
+                if now >= heartbeat_at - TICK_S / 2:  # timers may be early
                     heartbeat_at = next_tick(now, HEARTBEAT_INTERVAL_S)
                     self._send_heartbeat(now)
                 if self.members.tick(now):

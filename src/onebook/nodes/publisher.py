@@ -1,4 +1,4 @@
-"""Books of a feeds node that publish their changes as they are applied."""
+"""Books of a feeds node, which publish their changes when applied."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ from onebook.nodes.wire import snapshot_of_book
 # If the exchange's text is longer, the levels stored in the book are published instead.
 SNAPSHOT_TEXT_BYTES_MAX: Final = wire.FRAME_BYTES_MAX - 2 * wire.SHAPE_BYTES_MAX
 
-NO_BOOK: Final = b""  # the answer to a request for a book that is not open here
+NO_BOOK: Final = b""  # the reply for a book that is not open here
 
 Publish = Callable[[str, bytes], None]
 
@@ -29,17 +29,17 @@ class Publication:
         self.subject = subject
         self.epoch = epoch
         self.seq = 0
-        self.moved = False  # whether something was published since the last check
-        self.active = False  # whether the number of the last message is not published yet
+        self.moved = False  # whether a message was published since the last check
+        self.active = False  # whether the last message number still has to be published
 
 
 class PublishedBooks(Books):
-    """Books that publish a change after it has passed all checks and was applied.
+    """Books that publish each change after it passed all checks and was applied.
 
     Args:
         node: This node.
         publish: Sends a payload to a subject.
-        subject_of: The subject of a book.
+        subject_of: Returns the subject of a book.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         window: int = 0,
         tops: TopCounts | None = None,
     ) -> LiveBook:
-        """Return the book of `instrument`; creates a syncing one if needed."""
+        """Return the book of `instrument`; a syncing one is created if needed."""
         if instrument not in self._publications:
             self._epochs += 1
             key = BookKey(instrument.exchange, instrument.symbol)
@@ -73,7 +73,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window, tops=tops)
 
     def close(self, instrument: Instrument) -> None:
-        """Remove a book; its last message is the change to offline made by `Books.close`."""
+        """Remove a book; its last message is the change to offline by `Books.close`."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
@@ -97,7 +97,7 @@ class PublishedBooks(Books):
         return reason
 
     def top(self, top: TopOfBook, now: float = 0.0) -> bool:
-        """Show a newer best bid and ask over a live book, and publish it."""
+        """Overlay a live book with a newer best bid and ask, and publish them."""
         shown = super().top(top, now)
         if shown:
             publication = self._next(top.instrument)
@@ -108,7 +108,7 @@ class PublishedBooks(Books):
         return shown
 
     def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
-        """Replace a whole book, which makes it live, and publish it."""
+        """Replace a book, which makes it live, and publish it."""
         reason = super().fill(snapshot, now)
         book = self._books.get(snapshot.instrument)
         if reason is None and book is not None and book.health is LIVE:
@@ -122,7 +122,7 @@ class PublishedBooks(Books):
         return reason
 
     def snapshot(self, key: BookKey, now: float) -> bytes:
-        """Answer a request for a book with its levels, or the reason why it is not live."""
+        """Reply to a request for a book with its levels, or why it is not live."""
         instrument = self._by_key.get(key)
         book = self._books.get(instrument) if instrument is not None else None
         if instrument is None or book is None:
@@ -154,8 +154,8 @@ class PublishedBooks(Books):
     def mark(self) -> None:
         """Publish the last message number of each book that changed and is now idle.
 
-        Called a few times a second, so that the loss of a last message is seen. A busy book, whose
-        next message reveals a loss anyway, costs nothing.
+        Called a few times a second, so that the loss of a last message is detected. Busy books cost
+        nothing, because their next message reveals a loss anyway.
         """
         for publication in list(self._active):
             if publication.moved:
@@ -179,7 +179,7 @@ class PublishedBooks(Books):
         return publication
 
     def _moved_health(self, book: LiveBook, previous: Health) -> None:
-        """Publish that a book is not live; its next snapshot makes it live."""
+        """Publish that a book is not live; its next snapshot makes it live again."""
         if book.health is LIVE:
             return
         publication = self._next(book.instrument)

@@ -1,4 +1,4 @@
-"""Rejected messages of other nodes: counted by cause, logged once per sender and cause."""
+"""Counts rejected messages of other nodes by cause, and logs them once per sender and cause."""
 
 import logging
 from collections.abc import Hashable
@@ -25,16 +25,16 @@ for _message in get_args(Message):
 
 
 class FirstSightings:
-    """Finds the first occurrence of a kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
+    """Detects the first occurrence of a kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
 
-    A sender that invents names causes at most `KINDS_MAX` log lines in that time.
+    A sender with invented names causes at most `KINDS_MAX` log lines in that time.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, float] = {}
 
     def first(self, kind: Hashable, now: float) -> bool:
-        """Return whether this kind was not seen recently; False for new kinds above the limit."""
+        """Return whether this kind is new or has not occurred recently; False above the limit."""
         if now - self._seen.get(kind, float("-inf")) < AGAIN_S:
             return False
         self._seen.pop(kind, None)
@@ -54,11 +54,11 @@ class Refusals:
         self._sightings = FirstSightings()
 
     def first(self, what: str, node: int) -> bool:
-        """Return whether to log a line about a node: see `FirstSightings`."""
+        """Return whether to log a line about a node (see `FirstSightings`)."""
         return self._sightings.first((what, node), self._clock.monotonic())
 
     def unknown(self, message: Message) -> None:
-        """Count a message of a node without heartbeats, which is any node just after a start."""
+        """Count a message of a node without heartbeats, such as any node just after a start."""
         REFUSED.labels(message, RefusalCause.UNKNOWN_NODE).inc()
 
     def refused(self, message: Message, error: WireError, sender: int | None) -> None:

@@ -1,14 +1,14 @@
-"""Sans-I/O state machine of one book on a gateway: follows the feeds node that serves it.
+"""Sans-I/O state machine of one book on a gateway, which follows the feeds node that serves it.
 
-Messages of a node are applied in the order of their numbers. A missing number invalidates
-the book at once; it becomes live again with a requested snapshot. Until the answer arrives,
-messages after it are held, up to a limit.
+A node's messages are applied in the order of their numbers. A missing number invalidates the book
+at once; a snapshot is requested to make it live again. Until the snapshot arrives, later messages
+are held, up to a limit.
 
-While a book moves from one node to another, both may send it for a moment. The shown one
-stays until the other has sent a snapshot; then the better one by ranking is shown, and the book
-is never stale in between. Messages of a node without a heartbeat are ignored (`known`), before
-their bodies are decoded. A rejected message has no effect: the next sequence number shows
-the gap.
+While a book moves from one node to another, both may send it for a moment. The first node's book is
+shown until the second has sent a snapshot; then the better one by ranking is shown, so that the
+book is never stale in between. Messages of a node without a heartbeat are ignored before their
+bodies are decoded (`known`). A rejected message has no effect; the next sequence number reveals the
+gap.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ReplaceLevels(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Move the book to a health that is not live."""
+    """Change the book to a health other than live."""
 
     health: Health
     reason: Reason
@@ -39,7 +39,7 @@ Effect = ReplaceLevels | Delta | TopOfBook | Turn
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
-    """Execute effects in order; False if the book rejected levels and needs a snapshot."""
+    """Execute effects in order; return False if the book rejected levels and needs a snapshot."""
     for effect in effects:
         if isinstance(effect, Delta):  # the hot path
             if books.change(effect, now) is not None:
@@ -51,7 +51,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
         book = books.get(instrument)
         offline = book is not None and book.health is Health.OFFLINE
         if isinstance(effect, ReplaceLevels):
-            if offline:  # an offline book must be started before it accepts levels
+            if offline:  # an offline book must be syncing before it accepts levels
                 books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
             if books.fill(effect.snapshot, now - effect.age_ms / 1_000) is not None:
                 return False
@@ -68,11 +68,11 @@ MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
 
 
-HELD_MAX: Final = 2_000  # messages of a book that are buffered until its snapshot arrives
+HELD_MAX: Final = 2_000  # messages per book that are held until its snapshot arrives
 
 NOTHING: Final[tuple[Effect, ...]] = ()
 
-Content = Delta | TopOfBook | ReplaceLevels | BookState | None  # decoded; None of a MARK
+Content = Delta | TopOfBook | ReplaceLevels | BookState | None  # decoded; None for a MARK
 
 
 class SourceNode:
@@ -86,19 +86,19 @@ class SourceNode:
         # Number of the last applied message; None while unknown.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
-        self.held: dict[int, Content] = {}  # by number: messages after the awaited snapshot
+        self.held: dict[int, Content] = {}  # messages after the awaited snapshot, by number
 
 
 class Replica:
     """The book as published by its nodes.
 
-    `served_by` must be called before any message, and whenever it changes, with the live nodes
-    that may serve the book, best first. Methods return effects on the book, in order.
+    Before any message and after each change, call `served_by` with the live nodes that may serve
+    the book, best first. Methods return effects on the book, in order.
 
     Args:
         instrument: The instrument of the book.
-        held_max: Messages held until a snapshot arrives; further ones are dropped, and it is
-            requested again.
+        held_max: Messages held until a snapshot arrives; further ones are dropped and the snapshot
+        is requested again.
     """
 
     def __init__(self, instrument: Instrument, *, held_max: int = HELD_MAX) -> None:
@@ -108,7 +108,7 @@ class Replica:
         self._known: Sequence[int] = ()
         self._sources: dict[int, SourceNode] = {}
         self._shown: SourceNode | None = None
-        self.asking: int | None = None  # the node whose answer is awaited
+        self.asking: int | None = None  # the node whose reply is awaited
         self._asked_at = float("-inf")
 
     @property
@@ -123,14 +123,14 @@ class Replica:
 
     @property
     def in_sync(self) -> bool:
-        """Whether the book is in sync with the best node, so that no request is needed."""
+        """Whether the book is in sync with the best node and needs no request."""
         if not self._known:
             return True
         source = self._sources.get(self._known[0])
         return source is not None and source.seq is not None
 
     def served_by(self, nodes: Sequence[int]) -> Sequence[Effect]:
-        """Set the live nodes, best first; the book of a node that died becomes stale."""
+        """Set the live nodes, best first; the book of a dead node becomes stale."""
         self._known = nodes
         for node in [each for each in self._sources if each not in nodes]:
             del self._sources[node]
@@ -190,7 +190,7 @@ class Replica:
         return self._next(source, seq, content)
 
     def answered(self, node: int, frame: NodeMessage | None) -> Sequence[Effect]:
-        """Process the answer to `ask`: a snapshot, a health, or None if none arrived.
+        """Process the reply to `ask`: a snapshot, a health, or None if there was no reply.
 
         Raises:
             WireError: The message is invalid.
@@ -216,9 +216,9 @@ class Replica:
         return before
 
     def ask(self, now: float, wait_s: float) -> int | None:
-        """The node to request a snapshot from now; None if no request is due.
+        """Return the node to request a snapshot from now; None if no request is due.
 
-        At once, and again every `wait_s` until the book is `in_sync`.
+        A request is due at once, and every `wait_s` until the book is `in_sync`.
         """
         if self.in_sync or self.asking is not None or now - self._asked_at < wait_s:
             return None
@@ -226,7 +226,7 @@ class Replica:
         return self.asking
 
     def lost(self) -> Sequence[Effect]:
-        """Invalidate all message numbers: messages were dropped."""
+        """Invalidate all message numbers, because messages were dropped."""
         effects: list[Effect] = []
         for source in self._sources.values():
             effects += self._gap(source)
@@ -249,7 +249,7 @@ class Replica:
                 return None
 
     def _source(self, frame: NodeMessage) -> SourceNode | None:
-        """The source of a message; None if its node is unknown or its epoch old."""
+        """Return the source of a message; None if its node is unknown or its epoch is old."""
         if frame.node not in self._known:
             return None
         source = self._sources.get(frame.node)
@@ -258,7 +258,7 @@ class Replica:
         return source if frame.epoch >= source.epoch else None
 
     def _begin_again(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
-        """Reset a source whose node closed the book and opened it again."""
+        """Reset a source whose node closed and reopened the book."""
         effects = NOTHING if frame.kind is Kind.SNAPSHOT else self._gap(source)
         renewed = self._sources[source.node] = SourceNode(frame)
         if source is self._shown:
@@ -275,7 +275,7 @@ class Replica:
             return self._whole(source, seq, content)
         if content is not None and source is self._shown and source.live:
             return (content,)
-        if source.live:  # another node's book is shown: its levels are not kept
+        if source.live:  # another node's book is shown, and levels are kept only for that one
             source.seq = None
         return NOTHING
 
@@ -309,7 +309,7 @@ class Replica:
         try:
             reason = Reason(state.reason)
         except ValueError:
-            reason = Reason.DISCONNECTED  # a code of a later release
+            reason = Reason.DISCONNECTED  # replaces a code of a later release
         return (Turn(state.health, reason, state.detail),)
 
     def _release(self, source: SourceNode) -> list[Effect]:
@@ -334,7 +334,7 @@ class Replica:
         source.held[seq] = content
 
     def _gap(self, source: SourceNode, *, keep: bool = False) -> Sequence[Effect]:
-        """Handle a missing number: the levels of this source are invalid."""
+        """Handle a missing number, which invalidates the source's levels."""
         if source.seq is None:
             return NOTHING
         self.gaps += 1

@@ -1,8 +1,8 @@
-"""Messages about one book between a feeds node and the gateways: compact, numbered, sans-I/O.
+"""Compact, numbered messages about one book from a feeds node to gateways. Sans-I/O.
 
-Every message begins with `HEAD` (little-endian): the wire version, the kind, the node that sent it,
-the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
-starts a new epoch whenever it opens a book. The rest of a message:
+Every message begins with `HEAD` (little-endian): wire version, kind, sending node, epoch and
+sequence number. A node numbers the messages of one book from 1 without gaps, and starts a new epoch
+whenever it opens the book. The rest of a message:
 
     SNAPSHOT  age in ms, levels asked, the exchange's number and time, bytes of the shape, bytes of
               the bids; shape, bids, asks
@@ -10,15 +10,15 @@ starts a new epoch whenever it opens a book. The rest of a message:
               asks
     TOP       the same for the best bid and ask of a faster channel
     HEALTH    MessagePack array: state, reason code, detail
-    MARK      nothing: its number is that of the last message, which reveals the loss of it
+    MARK nothing: its number is that of the last message, whose loss it reveals
 
-A SNAPSHOT over `PLAIN_BYTES_MAX` has the bit `DEFLATED` and its rest compressed by zlib. Only
-`snapshot_of` inflates it; a receiver calls that once it knows the node that sent the message.
+A SNAPSHOT over `PLAIN_BYTES_MAX` has the bit `DEFLATED`, and its rest is compressed with zlib. Only
+`snapshot_of` inflates it, which a receiver calls once the sending node is known.
 
-Level text is the exchange's text, unchanged and in its shape, so that nothing is rounded or
-formatted on the way; the shape is the MessagePack of a `core.types.LevelShape`. The answer to a
-request for a snapshot is a SNAPSHOT, or a HEALTH if the book is not live, with the number of the
-last published message; it is empty if the node does not have the book.
+Level text is the exchange's unchanged text in its shape, so that nothing is rounded or reformatted;
+the shape is the MessagePack of a `core.types.LevelShape`. The reply to a snapshot request is a
+SNAPSHOT, or a HEALTH if the book is not live, with the number of the last published message; it is
+empty if the node does not have the book.
 """
 
 import struct
@@ -48,13 +48,13 @@ from onebook.nodes.payloads import (
 VERSION: Final = 2
 HEAD: Final = struct.Struct("<BBQIQ")
 SNAPSHOT_HEAD: Final = struct.Struct("<IIqQHI")
-DELTA_HEAD: Final = struct.Struct("<qQHI")  # the number may be negative; the time is in us, or 0
+DELTA_HEAD: Final = struct.Struct("<qQHI")  # the number may be negative; the time is in us or 0
 AGE_MS_MAX: Final = 2**32 - 1
 DEFLATED: Final = 0x80
 PLAIN_BYTES_MAX: Final = 65_536
-FRAME_BYTES_MAX: Final = 16 << 20  # as published and inflated; exchanges' longest are about 5 MB
+FRAME_BYTES_MAX: Final = 16 << 20  # published or inflated; the longest of exchanges have 5 MB
 DEFLATE_LEVEL: Final = 1
-SHAPES_MAX: Final = 4_096  # shapes kept decoded; there are fewer than 100
+SHAPES_MAX: Final = 4_096  # decoded shapes kept; there are fewer than 100
 SHAPE_BYTES_MAX: Final = 1_024
 STATE_BYTES_MAX: Final = 65_536
 
@@ -70,18 +70,18 @@ class Kind(IntEnum):
 
 
 class NodeMessage(Struct, frozen=True, gc=False):
-    """One message: where it is from, its number, and the part that depends on its kind."""
+    """One message: sender, number, and the part that depends on its kind."""
 
     kind: Kind
     node: NodeId
     epoch: Epoch
     seq: Seq
-    body: Any  # a memoryview, sliced and not copied
+    body: Any  # a memoryview, sliced instead of copied
     deflated: bool = False
 
 
 class BookState(Struct, frozen=True, array_like=True):
-    """The health of a book and why."""
+    """The health of a book and its reason."""
 
     health: Health
     reason: str = ""
@@ -96,7 +96,7 @@ _shape = PayloadReader(LevelShape, bytes_max=SHAPE_BYTES_MAX)
 
 
 def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
-    """Encode a whole book that makes it live; `age_ms` is the age of its data."""
+    """Encode a whole book, which makes it live; `age_ms` is the age of its data."""
     shape, bids = _bytes_of(snapshot.shape), bytes(snapshot.bids)
     head = SNAPSHOT_HEAD.pack(
         min(age_ms, AGE_MS_MAX),
@@ -133,7 +133,7 @@ def delta_frame(node: int, epoch: int, seq: int, delta: Delta | TopOfBook) -> by
 def health_frame(
     node: int, epoch: int, seq: int, health: Health, reason: Reason | None, detail: str
 ) -> bytes:
-    """Encode that a book is not live, and why."""
+    """Encode that a book is not live and why."""
     state = BookState(health, reason or "", detail)
     return HEAD.pack(VERSION, Kind.HEALTH, node, epoch, seq) + msgpack.encode(state)
 
@@ -199,7 +199,7 @@ def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
 
 
 def state_of(frame: NodeMessage) -> BookState:
-    """Decode a health.
+    """Decode a book's health.
 
     Raises:
         WireError: The message cannot be decoded.
@@ -251,16 +251,16 @@ def _shape_of(encoded: bytes) -> LevelShape:
     return shape
 
 
-NO_AMOUNT: Final = "0"  # a row without a level, whose price only states the horizon
+NO_AMOUNT: Final = "0"  # of a row that is no level; its price only states the horizon
 
 
 def snapshot_of_book(book: LiveBook) -> Snapshot:
     """Write every level of a live book as decimal text, exactly.
 
-    A side with a horizon looks like a limited answer of an exchange (`core.Book.replace`): it has
-    at least as many rows as the limit, and the outermost one is the horizon. Both sides share one
-    limit, so rows without an amount fill the side with a horizon to more rows than the
-    other has. They are first, because the same price with an amount may follow.
+    A side with a horizon looks like an exchange's limited snapshot (`core.Book.replace`): it has at
+    least as many rows as the limit, and the outermost row is the horizon. Both sides share one
+    limit, so the side with a horizon is padded with rows without an amount until it is longer than
+    the other. They come first, because the same price with an amount may follow.
     """
     sides = book.core.top(LEVELS_MAX)
     bounds = book.core.horizon()

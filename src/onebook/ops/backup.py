@@ -1,15 +1,15 @@
 """Backup and restore of a service: database, pepper, master key and settings in one archive.
 
-A database is useless without them: no API key can be verified without the pepper, and no exchange
-credentials decrypted without the master key. A backup is made while nodes run, by the online
-backup of SQLite (https://www.sqlite.org/backup.html) or by pg_dump
-(https://www.postgresql.org/docs/current/app-pgdump.html), and restored only to unused paths.
+A database is useless without its secrets: API keys cannot be verified without the pepper, and
+exchange credentials cannot be decrypted without the master key. A backup is made while nodes run,
+with SQLite's online backup (https://www.sqlite.org/backup.html) or with pg_dump
+(https://www.postgresql.org/docs/current/app-pgdump.html), and is restored only to unused paths.
 
-The archive is a tar file with a manifest that names every member and its SHA-256. It holds secrets,
-so only its owner can read it. It is written under a temporary name and renamed when it is complete
-and on disk. Its parts are collected in a draft folder, which is locked while its process runs: the
-next backup or restore to the same folder removes drafts of killed processes, and `onebook doctor`
-reports them.
+The archive is a tar file with a manifest that names every member and its SHA-256. It contains
+secrets, so only its owner can read it. It is written under a temporary name, and renamed when it is
+complete and synced to disk. Its parts are collected in a draft folder, which is locked while its
+process runs: the next backup or restore to the same folder removes the drafts of killed processes,
+and `onebook doctor` reports them.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ DATABASE: Final = "database"
 PEPPER: Final = "pepper"
 MASTER_KEY: Final = "master_key"
 SETTINGS: Final = "onebook.toml"
-NAMES_SHOWN: Final = 5  # of the tables that prevent a restore
+NAMES_SHOWN: Final = 5  # maximum tables named if they prevent a restore
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -55,14 +55,14 @@ MODE: Final = 0o600
 CHUNK_BYTES: Final = 1 << 20
 MANIFEST_BYTES_MAX: Final = 1 << 20
 HEADERS_MAX: Final = 64  # a backup has at most five members
-PAX_BYTES_MAX: Final = 4_096  # of one header; ours are smaller
+PAX_BYTES_MAX: Final = 4_096  # maximum of one header; ours are smaller
 
 _PAX_SIZE: Final = re.compile(rb"^[0-9]{1,3} size=([0-9]{1,19})$", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z][a-z_.]*")
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
-PAGES_AT_ONCE: Final = 1_024  # per step; between steps, the node can write
+PAGES_AT_ONCE: Final = 1_024  # pages per step; the node can write between steps
 STEP_PAUSE_S: Final = 0.005
 BUSY_S: Final = 30.0
 ERROR_CHARS_MAX: Final = 300
@@ -76,7 +76,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         format: Format of the archive.
-        version: The Onebook version that made it.
+        version: The Onebook version that wrote it.
         created_at: Creation time, ISO 8601 in UTC.
         database: `sqlite` or `postgresql`.
         schema: The revision of the database.
@@ -92,14 +92,14 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(NamedTuple):
-    """Return the position of a member's content in the archive."""
+    """The position of a member's content in the archive."""
 
     start: int
     length: int
 
 
 class Backup(NamedTuple):
-    """An archive that was made or restored, and the parts it lacks."""
+    """An archive that was written or restored, and the parts that are not in it."""
 
     path: Path
     manifest: Manifest
@@ -109,17 +109,17 @@ class Backup(NamedTuple):
 async def back_up(
     settings: Settings, folder: Path, *, file: Path | None, now_ms: int, timeout_s: float
 ) -> Backup:
-    """Make an archive in a folder, while nodes run.
+    """Write an archive to a folder while nodes run.
 
     Args:
         settings: The settings of the service.
         folder: The folder of the archive.
         file: The settings file, if any.
-        now_ms: The time, for the name of the archive.
+        now_ms: The time, used in the archive's name.
         timeout_s: Timeout of pg_dump, in seconds.
 
     Raises:
-        ConfigError: Something is missing or cannot be copied.
+        ConfigError: A part is missing or cannot be copied.
     """
     at = datetime.fromtimestamp(now_ms / 1_000, UTC)
     path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
@@ -147,7 +147,7 @@ async def back_up(
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
-    with suppress(DatabaseUnavailable):  # the archive is complete; only its metric is lost
+    with suppress(DatabaseUnavailable):  # the archive is complete without its metric
         async with Store(settings.store.url) as store:
             await store.facts.put(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
@@ -156,11 +156,11 @@ async def back_up(
 async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Backup:
     """Restore an archive to the paths of database, pepper and master key in the settings.
 
-    Existing files are never overwritten. The result is checked: the pepper must be that of the
-    database, and the master key must open its credentials.
+    Existing files are never overwritten. The result is checked: the pepper must belong to the
+    database, and the master key must decrypt its credentials.
 
     Raises:
-        ConfigError: The archive is damaged, files or tables exist, or the parts do not match.
+        ConfigError: The archive is damaged, files or tables already exist, or parts do not match.
     """
     kind = kind_of(settings.store.url)
     _require_free(settings)
@@ -172,7 +172,7 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
         manifest, members = await asyncio.to_thread(read_archive, archive, place)
         if manifest.database != kind:
             raise ConfigError(
-                f"The backup is of a {manifest.database} database, and store.url names {kind}."
+                f"The backup is of a {manifest.database} database, but store.url names {kind}."
             )
         if lacking := [name for name in (DATABASE, PEPPER) if name not in members]:
             raise ConfigError(f"The backup {archive} lacks {' and '.join(lacking)}.")
@@ -283,14 +283,14 @@ def _some(names: list[str]) -> str:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Put an unpacked file into place atomically, synced to disk."""
+    """Move an unpacked file into place atomically, and sync it to disk."""
     try:
         try:
             _link(source, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            with draft(target.parent) as place:  # on the disk of the target
+            with draft(target.parent) as place:  # on the target's disk
                 shutil.copy(source, place / target.name)
                 _link(place / target.name, target)
     except OSError as error:
@@ -300,7 +300,7 @@ def _place(source: Path, target: Path) -> None:
 def _link(source: Path, target: Path) -> None:
     with source.open("rb") as file:
         os.fsync(file.fileno())
-    os.link(source, target)  # fails if a file has appeared meanwhile
+    os.link(source, target)  # fails if the file exists by now
 
 
 def _remove(path: Path) -> None:
@@ -314,7 +314,7 @@ def _with_companions(path: Path) -> tuple[Path, ...]:
 
 
 async def _check(settings: Settings) -> None:
-    """Check the restored files as a node would at its start."""
+    """Check the restored files like a starting node."""
     try:
         async with Store(settings.store.url) as store:
             await store.database.upgrade(create=False)
@@ -329,7 +329,7 @@ async def _check(settings: Settings) -> None:
 def write_archive(
     path: Path, manifest: Manifest, members: Mapping[str, Path], temporary: Path
 ) -> None:
-    """Write an archive of files, atomically: a draft on the same disk becomes the archive.
+    """Write an archive atomically: a draft on the same disk is renamed to the archive.
 
     Raises:
         ConfigError: The archive cannot be written.
@@ -355,10 +355,10 @@ def write_archive(
 
 
 def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
-    """Unpack an archive into a folder, after checking every byte.
+    """Verify every byte of an archive and unpack it into a folder.
 
-    Only plain files, as written by `write_archive`, are read: other features of tar (links, sparse
-    files, headers that refer to each other) can make a small archive fill the disk or never end.
+    Only plain files as written by `write_archive` are accepted: with other features of tar (links,
+    sparse files, headers that refer to each other), a small archive can fill the disk or never end.
 
     Raises:
         ConfigError: The archive is not a backup, is damaged, or has a newer format.
@@ -396,11 +396,11 @@ def _places(file: BinaryIO) -> dict[str, Place]:
     """Find the members of an archive.
 
     Raises:
-        tarfile.TarError, EOFError: The archive is damaged, or is not just a few plain files.
+        tarfile.TarError, EOFError: The archive is damaged, or contains more than a few plain files.
     """
     size = os.fstat(file.fileno()).st_size
     found: dict[str, Place] = {}
-    stated: int | None = None  # from a pax header, if the size of a member needs one
+    stated: int | None = None  # from the pax header of a large member
     for _ in range(HEADERS_MAX):
         block = file.read(tarfile.BLOCKSIZE)
         if not any(block):
@@ -421,7 +421,7 @@ def _places(file: BinaryIO) -> dict[str, Place]:
 
 
 def _stated_size(records: bytes) -> int | None:
-    """Return the size of the next member in the records of a pax header; None if absent."""
+    """Return the size of the next member from the records of a pax header; None if absent."""
     sizes = _PAX_SIZE.findall(records)
     return int(sizes[-1]) if sizes else None
 
@@ -465,7 +465,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def kind_of(url: str) -> str:
-    """Return the kind of database of an address.
+    """Return the kind of database that a URL names.
 
     Raises:
         ConfigError: The kind of database is not supported.
@@ -487,7 +487,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
         ):
             theirs.execute(f"PRAGMA busy_timeout={round(BUSY_S * 1_000)}")
             theirs.backup(copy, pages=PAGES_AT_ONCE, sleep=STEP_PAUSE_S)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without -wal
+            copy.execute("PRAGMA journal_mode=DELETE")  # a single file, without -wal
             (found,) = copy.execute("PRAGMA integrity_check").fetchone()
     except sqlite3.Error as error:
         raise ConfigError(f"The database {source} cannot be copied to {target}: {error}.") from None
@@ -506,7 +506,7 @@ def dump_postgresql(url: str, target: Path, timeout_s: float) -> None:
 
 
 def restore_postgresql(url: str, dump: Path, timeout_s: float) -> None:
-    """Restore a dump into an empty database, completely or not at all.
+    """Restore a dump into an empty database in one transaction.
 
     Raises:
         ConfigError: pg_restore is not installed or fails.
@@ -540,7 +540,7 @@ def _run(program: str, words: list[str], url: str, timeout_s: float) -> None:
 
 
 def _environment(url: URL) -> dict[str, str]:
-    """Return the connection as libpq variables, because all users can read arguments."""
+    """Return the connection as libpq variables, because arguments are visible to all users."""
     values = {
         "PGHOST": url.host,
         "PGPORT": url.port,
@@ -554,7 +554,7 @@ def _environment(url: URL) -> dict[str, str]:
 
 @contextmanager
 def draft(folder: Path) -> Iterator[Path]:
-    """Create a new folder in `folder`, removed at the end."""
+    """Create a draft folder in `folder`, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folder) as name:
         place = Path(name)
         with (place / LOCK).open("wb") as lock:
@@ -563,12 +563,12 @@ def draft(folder: Path) -> Iterator[Path]:
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """List the drafts in a folder whose process has ended, as far as they can be read."""
+    """List the readable drafts in a folder whose processes have ended."""
     return [each for each in sorted(folder.glob(f"{PREFIX}*")) if _unlocked(each / LOCK)]
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove drafts, which contain secrets and use disk space."""
+    """Remove abandoned drafts, which contain secrets and use disk space."""
     for each in abandoned(folder):
         with suppress(OSError):
             shutil.rmtree(each)
@@ -579,7 +579,7 @@ def _unlocked(path: Path) -> bool:
         with path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return True  # killed before it created its lock
+        return True  # its process was killed before creating the lock
     except OSError:
         return False
     return True

@@ -1,8 +1,8 @@
-"""Diagnoses an installation, running or not, with a suggested fix per finding.
+"""Diagnoses an installation, running or not, with a suggested fix for each finding.
 
-Examines this machine, the database and its secrets, NATS and the other nodes, the port and the
-exchanges. Creates no files and upgrades no schema; one row of the database is written, the time of
-its last write. On NATS it only listens, so running nodes are not affected.
+Checks this machine, the database and its secrets, NATS and the other nodes, the port and the
+exchanges. It creates no files, does not upgrade the schema, and writes only one row, the time of
+the last write. On NATS it only listens, so running nodes are not affected.
 """
 
 import asyncio
@@ -52,17 +52,17 @@ FREE_BYTES_MIN: Final = 1 << 30
 CERTIFICATE_DAYS_MIN: Final = timedelta(days=14)
 OTHERS: Final = 0o077
 OTHERS_WRITE: Final = 0o022
-# Packages whose version is useful in bug reports.
+# Packages whose versions are useful in bug reports.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
-SLOW_S: Final = 0.25  # usage is also written to the usage file if a write takes longer
+SLOW_S: Final = 0.25  # if a write takes longer, usage is also written to the usage file
 
 NATS_ADVICE = "Check nats.servers, the login and the certificates, and that nats-server runs."
 
 AT_ONCE_MAX: Final = 8
-SKEW_WARNING_S: Final = 1.5  # a Date header has whole seconds
-SKEW_FAULT_S: Final = 5.0  # exchanges refuse signed requests of this age
-REFUSED: Final = {403, 451}  # by country or by address
+SKEW_WARNING_S: Final = 1.5  # Date headers have whole seconds
+SKEW_FAULT_S: Final = 5.0  # exchanges reject signed requests of this age
+REFUSED: Final = {403, 451}  # HTTP statuses of blocked countries or addresses
 PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 CLOCK_ADVICE: Final = "Run an NTP client (chrony or systemd-timesyncd): timedatectl set-ntp true"
 LIVE_CHECK: Final = "To check their protocols too: onebook exchanges check --live"
@@ -89,22 +89,22 @@ class Finding(Struct, frozen=True):
 
 
 def ok(check: str, message: str) -> Finding:
-    """Make a finding without a problem."""
+    """Return a finding without a problem."""
     return Finding(check, Severity.OK, message)
 
 
 def warning(check: str, message: str, advice: str) -> Finding:
-    """Make a finding about a weakness."""
+    """Return a finding about a weakness."""
     return Finding(check, Severity.WARNING, message, advice)
 
 
 def fault(check: str, message: str, advice: str) -> Finding:
-    """Make a finding about a fault."""
+    """Return a finding about a fault."""
     return Finding(check, Severity.FAULT, message, advice)
 
 
 def local_findings(settings: Settings, faults: list[str], file: Path | None) -> Iterator[Finding]:
-    """Examine this machine and the settings, given the faults found when reading them."""
+    """Check this machine and the settings; `faults` were found while reading them."""
     yield from _settings(settings, faults, file)
     yield from _versions()
     yield from _compiled()
@@ -160,7 +160,7 @@ def _user() -> Iterator[Finding]:
         yield warning(
             "user",
             "This runs as root.",
-            "Run the service under an account of its own, as deploy/systemd/onebook.service does.",
+            "Run the service under a dedicated account, like deploy/systemd/onebook.service.",
         )
 
 
@@ -188,12 +188,12 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
             continue
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
-        except OSError:  # not created yet, or in a folder that is examined below
+        except OSError:  # not created yet, or in a folder that is checked below
             continue
         if mode & OTHERS:
             yield warning("permissions", f"Others can read {what} {path}.", f"chmod 600 {path}")
         elif not os.access(path, os.R_OK):
-            advice = "Run this as the account of the service, which must own the file."
+            advice = "Run this as the service's account, which must own the file."
             yield fault("permissions", f"{path} cannot be read.", advice)
 
 
@@ -243,7 +243,7 @@ def _abandoned(folder: Path) -> Iterator[Finding]:
 
 
 def _usage_files(settings: Settings) -> Iterator[Finding]:
-    """Find usage files that no node has applied, so that they are not billed."""
+    """Find usage files that no node has applied, so that their usage is not billed."""
     try:
         folder, name = usage_place(settings.store, Store(settings.store.url))
     except ConfigError:
@@ -251,14 +251,14 @@ def _usage_files(settings: Settings) -> Iterator[Finding]:
     for each in unlocked(folder, name):
         yield warning(
             "usage",
-            f"{each} was left by a node that was killed; usage in it is not billed yet.",
+            f"{each} was left by a killed node; its usage is not billed yet.",
             "Start a node with this store.usage_dir on this machine, which then bills it. Do not "
             "delete the file.",
         )
 
 
 def _certificate(settings: Settings) -> Iterator[Finding]:
-    """Check how long the certificate is valid; an expired one is a fault of the settings."""
+    """Check when the certificate expires; an expired one is a fault of the settings."""
     ends = preflight.tls_ends(settings.server)
     left = None if ends is None else ends - datetime.now(UTC)
     if left is None or left <= timedelta(0):
@@ -297,7 +297,7 @@ def _tried(
 def _exposure(settings: Settings) -> Iterator[Finding]:
     server = settings.server
     if server.host in LOOPBACK:
-        yield ok("exposure", f"The service listens on {server.host}, for this machine alone.")
+        yield ok("exposure", f"The service listens on {server.host}, for this machine only.")
         return
     if server.tls_cert_file is None:
         yield warning(
@@ -309,17 +309,17 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
     if server.metrics_port is None and not server.metrics_token.get_secret_value():
         yield warning(
             "exposure",
-            f"/metrics at {server.host} port {server.port} is answered to this machine alone.",
+            f"/metrics at {server.host} port {server.port} is available to this machine only.",
             "Set server.metrics_port and server.metrics_host, or server.metrics_token.",
         )
 
 
 async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
-    """Examine the database of the settings."""
+    """Check the database."""
     try:
         store = Store(settings.store.url)
     except ConfigError:
-        return []  # a fault of the settings, which are examined elsewhere
+        return []  # a fault of the settings, which are checked elsewhere
     async with store:
         try:
             if store.database.path is not None and not store.database.path.exists():
@@ -343,7 +343,7 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
 
 
 def _damage(path: Path) -> str:
-    """Return the damage that SQLite finds in a file; "" if none, or if it cannot be opened."""
+    """Return the damage that SQLite finds in a file; "" if none or if it cannot be opened."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as its:
             (found,) = its.execute("PRAGMA quick_check(1)").fetchone()
@@ -357,7 +357,7 @@ def _damaged(path: Path, damage: str) -> Finding:
     return fault(
         "database",
         f"The database {path} is damaged: {damage}.",
-        f"Stop the nodes, move {path} and the files beside it away (keep them), and restore the "
+        f"Stop the nodes, move {path} and its companion files away (keep them), and restore the "
         "newest backup (onebook restore). Then check the disk: smartctl, dmesg.",
     )
 
@@ -412,7 +412,7 @@ async def _opened(settings: Settings, store: Store, clock: Clock) -> AsyncIterat
 
 
 async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    """Check that the pepper and the master key fit the rows."""
+    """Check that the pepper and the master key match the database."""
     accounts = await store.accounts.list_accounts()
     if accounts:
         if settings.store.pepper_file.exists():
@@ -454,9 +454,9 @@ async def _peppers(settings: Settings, store: Store, clock: Clock) -> AsyncItera
         left = await store.accounts.keys_under_old_peppers(clock.wall_ms())
         yield warning(
             "pepper",
-            f"The old pepper {', '.join(old)} is still in use. Keys that were not used since the "
+            f"The old pepper {', '.join(old)} is still in use. Keys not used since the "
             f"rotation of {iso_ms(rows[-1].current_from_ms)}: {len(left)}.",
-            "Restart the nodes so that clients connect again; then onebook keys rotate-pepper "
+            "Restart the nodes so that clients reconnect; then onebook keys rotate-pepper "
             "--retire ends it and revokes the keys that are left.",
         )
     retired = {each.pepper_id for each in rows if each.retired_at_ms is not None}
@@ -485,7 +485,7 @@ async def _secret(
 
 
 async def cluster_findings(settings: Settings) -> list[Finding]:
-    """Examine NATS and the nodes of the cluster; nothing for a single node."""
+    """Check NATS and the nodes of the cluster, if there are several nodes."""
     if settings.node.role == "all":
         return []
     try:
@@ -533,7 +533,7 @@ class ExchangeAnswer(NamedTuple):
 
 
 async def network_findings(settings: Settings, *, exchanges_too: bool = True) -> list[Finding]:
-    """Examine the service's port and, unless disabled, the connection to every exchange in use."""
+    """Check the service's port and, unless disabled, the connections to the exchanges."""
     server = settings.server
     found = [await _port(server)]
     if server.metrics_port:
@@ -543,7 +543,7 @@ async def network_findings(settings: Settings, *, exchanges_too: bool = True) ->
     try:
         wanted = enabled(EXCHANGES, settings.feeds)
     except ConfigError:
-        return found  # a fault of the settings, which are examined elsewhere
+        return found  # a fault of the settings, which are checked elsewhere
     direct = {name: each for name, each in wanted.items() if not each.via}
     answers = await _ask_all(direct, FEED_LIMITS.connect_timeout_s)
     found += _reached(answers)
@@ -552,12 +552,12 @@ async def network_findings(settings: Settings, *, exchanges_too: bool = True) ->
 
 
 async def _port(server: ServerSettings) -> Finding:
-    """Check whether the port is free, or which program answers there."""
+    """Check whether the port is free, or what answers there."""
     place = f"{server.host} port {server.port}"
     reason = _bound(server.host, server.port)
     if reason is None:
         return ok("port", f"{place} is free.")
-    # Any program may listen there and send any answer.
+    # Another program may listen there and send anything.
     with suppress(httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
         return await _node(server, place)
     return fault(
@@ -586,10 +586,10 @@ def _metrics_ports(server: ServerSettings, workers: int, *, running: bool) -> It
 
 
 def _bound(host: str, port: int) -> str | None:
-    """Return why a port cannot be bound; None if it can."""
+    """Return why a port cannot be bound; None if it can be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        # As the service binds it: a port in TIME_WAIT counts as free.
+        # Bind like the service does: a port in TIME_WAIT counts as free.
         with socket.create_server((host, port), family=family):
             return None
     except OSError as error:
@@ -599,7 +599,7 @@ def _bound(host: str, port: int) -> str | None:
 async def _node(server: ServerSettings, place: str) -> Finding:
     scheme = "https" if server.tls_cert_file else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(server.host, server.host)  # noqa: S104
-    # The certificate has the public name, not this machine's address.
+    # Not verified: the certificate has the public name, not this machine's address.
     async with httpx.AsyncClient(verify=False, timeout=5, trust_env=False) as http:  # noqa: S501
         answer = (await http.get(f"{scheme}://{host}:{server.port}/readyz")).json()
     if answer["ready"] and not answer["problems"]:
@@ -637,13 +637,13 @@ async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) ->
     except httpx.HTTPError as error:
         return ExchangeAnswer(_reason(exchange.rest_url, error), FIREWALL_ADVICE)
     if answer.status_code in REFUSED:
-        advice = "It refuses this address or country: leave it out of feeds.exchanges."
+        advice = "It blocks this address or country: leave it out of feeds.exchanges."
         return ExchangeAnswer(f"{_host(exchange.rest_url)} answers {answer.status_code}.", advice)
     return ExchangeAnswer(skew_s=skew_s(answer.headers.get("date", ""), began_s, time.time()))
 
 
 def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
-    """Return our clock minus theirs, from a Date header of whole seconds; None without one."""
+    """Return our clock minus theirs from a Date header of whole seconds; None without one."""
     try:
         theirs_s = s_of_http_date(date)
     except ValueError:
@@ -652,7 +652,7 @@ def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
 
 
 async def _connect(url: str) -> None:
-    """Connect by TCP and, if the address requires it, TLS; no data is sent."""
+    """Connect by TCP and, if the URL requires it, TLS; sends no data."""
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme in ("wss", "https") else None
     port = parts.port or PORTS[parts.scheme]
@@ -687,9 +687,9 @@ def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
 
 
 def _clock(skews_s: list[float]) -> list[Finding]:
-    """Compare with the median of the exchanges: one of them may be wrong."""
+    """Compare with the median of the exchanges, because one of them may be wrong."""
     if not skews_s:
-        advice = "Check it by hand: timedatectl, chronyc tracking."
+        advice = "Check it manually: timedatectl, chronyc tracking."
         return [warning("clock", "No exchange returned its time.", advice)]
     middle_s = median(skews_s)
     shown = f"The clock is {abs(middle_s):.1f} s {'ahead of' if middle_s > 0 else 'behind'}"

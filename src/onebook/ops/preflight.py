@@ -1,7 +1,7 @@
 """Checks before a start: settings, the names and files in them, and compiled extensions.
 
-`onebook config check` runs these checks, and so does a node before it starts. They
-make no connections and write nothing.
+`onebook config check` and every starting node run these checks, which make no connections and write
+nothing.
 """
 
 import difflib
@@ -32,6 +32,7 @@ from onebook.files import read_bounded
 from onebook.gateway import fanout
 from onebook.metrics import BUILD
 from onebook.nodes.nats import CREDENTIAL_FILES, credentials, require_readable
+from onebook.orderbook import meant
 from onebook.store.database import open_engine
 from onebook.transactions import registry
 from onebook.transactions.credentials import master_keys
@@ -42,7 +43,7 @@ CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
 NEAR: Final = 0.75  # minimum similarity of a suggested name
 PORT_MAX: Final = 65_535
-# Settings of the table nats for a server that node.workers does not start.
+# nats settings that apply only to servers not started by node.workers.
 NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
@@ -55,7 +56,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
     """Read the settings of a node.
 
     Raises:
-        ConfigError: One line for each fault of the settings and the files they name.
+        ConfigError: One line per fault of the settings and their files.
     """
     settings, found = config.examine(file, overrides=overrides)
     found += faults(settings)
@@ -65,10 +66,10 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 
 
 def require(settings: Settings) -> None:
-    """Raise if a node cannot start with these settings.
+    """Require settings with which a node can start.
 
     Raises:
-        ConfigError: One line for each fault.
+        ConfigError: One line per fault.
     """
     found = faults(settings)
     if found:
@@ -76,7 +77,7 @@ def require(settings: Settings) -> None:
 
 
 def faults(settings: Settings, now: datetime | None = None) -> list[str]:
-    """List all faults, in sentences that name the setting and the source of its value."""
+    """List all faults as sentences that name the setting and the source of its value."""
     feeds, server, store = settings.feeds, settings.server, settings.store
     master = "master_key" if settings.transactions.master_key else "master_key_file"
     overrides = {
@@ -125,7 +126,7 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
-    """Return whether workers use the operator's NATS servers; otherwise they start one."""
+    """Return whether workers use the operator's NATS servers instead of starting one."""
     return bool(settings.node.workers) and "servers" in nats.model_fields_set
 
 
@@ -177,7 +178,7 @@ def _unknown_account_exchange(name: str) -> Iterator[str]:
     if name not in registry.EXCHANGES:
         yield (
             f"transactions.overrides: unknown exchange {name!r}; known: "
-            f"{', '.join(registry.EXCHANGES)}."
+            f"{', '.join(registry.EXCHANGES)}.{meant(name, registry.EXCHANGES)}"
         )
 
 
@@ -199,7 +200,7 @@ def _raised(check: Callable[[], object]) -> Iterator[str]:
 
 
 def _pepper(path: Path) -> None:
-    if path.exists():  # the first start creates it
+    if path.exists():  # otherwise the first start creates it
         load_pepper(path)
 
 
@@ -210,7 +211,7 @@ def _master_key(settings: Settings) -> None:
 
 
 def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
-    """List faults of the certificate and its key; empty without TLS."""
+    """List the faults of the certificate and its key; empty without TLS."""
     cert, key = server.tls_cert_file, server.tls_key_file
     if cert is None:
         return [] if key is None else [f"{KEY} is set, but {CERT} is not."]
@@ -254,7 +255,7 @@ def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
     """Return the TLS context of the server; None without a certificate.
 
     Raises:
-        OSError: The files cannot be used; `tls_faults` has the reason.
+        OSError: The files cannot be used; `tls_faults` gives the reason.
     """
     if server.tls_cert_file is None:
         return None
@@ -285,7 +286,7 @@ def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
 
 
 def _loadable(cert: Path, key: Path | None) -> list[str]:
-    """Load both files with OpenSSL, which checks more, such as the length of the key."""
+    """Load both files with OpenSSL, which also checks the length of the key, for example."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
@@ -294,7 +295,7 @@ def _loadable(cert: Path, key: Path | None) -> list[str]:
 
 
 def missing_extensions() -> list[str]:
-    """List the extensions that were not compiled, or compiled for another picows version."""
+    """List the extensions that are missing or were compiled for another picows version."""
     return [name for name, module in COMPILABLE.items() if not module.COMPILED]
 
 

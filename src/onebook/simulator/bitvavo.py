@@ -49,6 +49,7 @@ class Bitvavo(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 6, 8),
     )
     rules = ExchangeRules(
+        clock=("/v2/time", lambda now: {"time": now.ms}),
         spelling=Spelling(price_places=None),
         messages=(Most(5_000),),
         requests=(Most(1_000, 60.0, per_address=True),),

@@ -49,6 +49,16 @@ class Bybit(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 6, 5),
     )
     rules = ExchangeRules(
+        clock=(
+            "/v5/market/time",
+            lambda now: {
+                "retCode": 0,
+                "retMsg": "OK",
+                "result": {"timeSecond": str(now.ms // 1_000), "timeNano": f"{now.ms}000000"},
+                "retExtInfo": {},
+                "time": now.ms,
+            },
+        ),
         states=2,
         spelling=Spelling(price_places=None),
         connects=(Most(500, 300.0),),

@@ -58,6 +58,7 @@ class Htx(Dialect):
         ListedSymbol("ETH/BTC", "ethbtc", 6, 4),
     )
     rules = ExchangeRules(
+        clock=("/v1/common/timestamp", lambda now: {"status": "ok", "data": now.ms}),
         requests=(Most(10, 1.0),),
         silence_max_s=86_400.0,  # silent clients are detected by pings
         heartbeat_s=0.1,

@@ -52,6 +52,7 @@ class Phemex(Dialect):
         ListedSymbol("DOGE/USDT", "sDOGEUSDT", 6, 1),
     )
     rules = ExchangeRules(
+        clock=("/public/time", lambda now: {"code": 0, "msg": "", "data": {"serverTime": now.ms}}),
         silent_cuts=True,
         messages=(Most(20),),
         connects=(Most(200, 300.0),),

@@ -1,4 +1,4 @@
-"""Accounts, keys, their secrets and peppers, with change stamps that nodes poll."""
+"""Accounts, keys with their secrets, and peppers; nodes poll the change stamps."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ from onebook.store.rows import AccountRow, AuditedChange, KeyRow, PepperRow, Reh
 from onebook.store.sessions import end_sessions
 from onebook.store.tables import accounts, key_secrets, keys, open_after, peppers, sessions
 
-# Serializes the rare writes that nodes poll for, so that stamps are committed in order.
+# Serializes the rare writes whose stamps nodes poll, so that stamps are committed in order.
 CHANGES_LOCK: Final = 0x6368616E676573
 
 _KEYS = select(
@@ -44,6 +44,7 @@ _KEYS = select(
     keys.c.reason,
     (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
     keys.c.allowance_bytes,
+    keys.c.fees,
 ).join_from(keys, accounts)
 
 _CURRENT = select(peppers.c.pepper_id).order_by(peppers.c.id.desc()).limit(1)
@@ -98,8 +99,8 @@ class AccountStore:
     ) -> bool:
         """Change an account's status from the first of `moved` to the second.
 
-        Returns False if the status was another one. The sessions of its keys end permanently if it
-        may no longer be used.
+        Returns False if the status was different. If the account may no longer be used, the
+        sessions of its keys end permanently.
         """
         status, following = moved
         same = (accounts.c.account_id == account_id, accounts.c.status == status)
@@ -120,7 +121,7 @@ class AccountStore:
 
     @whole
     async def create_key(self, key: KeyRow, digest: bytes, *, pepper_id: str = "") -> None:
-        """Add a key with its first secret, whose digest is under a pepper."""
+        """Add a key with the digest of its first secret under a pepper."""
         row = {column.name: getattr(key, column.name) for column in keys.columns}
         secret = {
             "digest": digest,
@@ -146,7 +147,7 @@ class AccountStore:
         return {row.key_id: value_of(row, KeyRow) for row in rows}
 
     async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
-        """Find the keys of digests that are valid; others are omitted.
+        """Find the keys of valid digests; others are omitted.
 
         Digests under a retired pepper are not valid.
         """
@@ -166,12 +167,12 @@ class AccountStore:
 
     @whole
     async def newest_change(self) -> int:
-        """Return the stamp of the newest change, from which to poll."""
+        """Return the stamp of the newest change, to start polling from."""
         async with self.database.reading() as connection:
             return await _newest_stamp(connection)
 
     async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
-        """Return the keys changed after a stamp, directly or by their account; the newest stamp."""
+        """Return the keys changed after a stamp (also by their account), and the newest stamp."""
         newest = func.greatest if self.database.on_postgres else func.max
         stamp = newest(keys.c.changed_at_ms, accounts.c.changed_at_ms).label("stamp")
         changed = or_(keys.c.changed_at_ms > after_ms, accounts.c.changed_at_ms > after_ms)
@@ -186,8 +187,8 @@ class AccountStore:
     ) -> bool:
         """Change a key's status from the first of `moved` to the second.
 
-        Returns False if the status was another one. Its sessions end permanently if it may no
-        longer be used.
+        Returns False if the status was different. If the key may no longer be used, its sessions
+        end permanently.
         """
         status, following = moved
         same = (keys.c.key_id == key_id, keys.c.status == status)
@@ -207,7 +208,7 @@ class AccountStore:
     async def change_key(
         self, key_id: str, tier: Tier, allowance_bytes: int | None, change: AuditedChange
     ) -> None:
-        """Change a key's tier and its own allowance, if any."""
+        """Change a key's tier or its own allowance."""
         found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
         async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
@@ -231,6 +232,19 @@ class AccountStore:
                     )
 
     @whole
+    async def change_fees(self, key_id: str, fees: str, change: AuditedChange) -> None:
+        """Replace a key's table of taker fees."""
+        found = select(keys.c.fees).where(keys.c.key_id == key_id)
+        async with self.database.writing() as connection:
+            before = (await connection.execute(found)).scalar_one()
+            if before == fees:
+                return
+            stamp = await self._stamp(connection, change)
+            changing = update(keys).where(keys.c.key_id == key_id)
+            await connection.execute(changing.values(fees=fees, **stamp))
+            await record(connection, change, "change_fees", key_id, before=before, after=fees)
+
+    @whole
     async def rotate_key(
         self,
         key_id: str,
@@ -240,9 +254,9 @@ class AccountStore:
         retires_at_ms: int,
         pepper_id: str = "",
     ) -> None:
-        """Add a new secret (prefix, digest) to a key; the previous ones retire at the given time.
+        """Add a new secret (prefix, digest) to a key; older ones expire at the given time.
 
-        The key's sessions end permanently if that time has passed.
+        If that time has passed, the key's sessions end permanently.
         """
         prefix, digest = secret
         before = (key_secrets.c.key_id == key_id, open_after(retires_at_ms))
@@ -267,7 +281,7 @@ class AccountStore:
                 await connection.execute(end_sessions(sessions.c.key_id == key_id))
 
     async def open_secrets(self, key_ids: Collection[str], now_ms: int) -> set[bytes]:
-        """Return the digests that are valid for any of these keys at a time."""
+        """Return the digests that are valid at a time for any of these keys."""
         found = select(key_secrets.c.digest)
         found = found.where(key_secrets.c.key_id.in_(key_ids), open_after(now_ms))
         return {row.digest for row in await self.database.rows(found)}
@@ -279,7 +293,7 @@ class AccountStore:
 
     @whole
     async def first_pepper(self, pepper_id: str, now_ms: int) -> None:
-        """Record the pepper of a database that has none yet."""
+        """Record the first pepper of a database."""
         async with self.database.writing() as connection:
             await self._lock_changes(connection)
             if (await connection.execute(select(peppers.c.id).limit(1))).first() is None:
@@ -297,9 +311,9 @@ class AccountStore:
 
     @whole
     async def rehash(self, rehashed: Collection[Rehashed], now_ms: int) -> None:
-        """Add digests under a newer pepper beside the old digests of the same secrets.
+        """Add digests of the same secrets under a newer pepper.
 
-        The old ones stay until their pepper is retired, because other nodes may not have the new
+        The old digests stay until their pepper is retired, because other nodes may not have the new
         pepper yet.
         """
         before = key_secrets.c.digest == bindparam("before")
@@ -326,7 +340,7 @@ class AccountStore:
                 await connection.execute(note, row | {"now_ms": now_ms})
 
     async def keys_under_old_peppers(self, now_ms: int) -> list[KeyRow]:
-        """List the keys with a valid secret that was not used under the current pepper."""
+        """List the keys with a valid secret not yet used under the current pepper."""
         found = _KEYS.where(keys.c.key_id.in_(select(key_secrets.c.key_id).where(*_left(now_ms))))
         found = found.where(keys.c.status != KeyStatus.EXPIRED)
         rows = await self.database.rows(found.order_by(keys.c.created_at_ms, keys.c.key_id))
@@ -334,10 +348,9 @@ class AccountStore:
 
     @whole
     async def retire_peppers(self, change: AuditedChange) -> list[str]:
-        """Retire all peppers but the current one; return the ids of keys that lost a secret.
+        """Retire all peppers except the current one; return the ids of keys that lost a secret.
 
-        Secrets that were not used under the current pepper become invalid, and sessions under the
-        other peppers end.
+        Secrets not used under the current pepper become invalid; sessions under other peppers end.
         """
         old = peppers.c.pepper_id.in_(_OLD)
         async with self.database.writing() as connection:
@@ -372,8 +385,8 @@ class AccountStore:
     async def _stamp(self, connection: AsyncConnection, change: AuditedChange) -> dict[str, Any]:
         """Return the columns of a change, with a stamp later than all earlier ones.
 
-        The stamp follows the clock but never decreases, so that nodes that poll for newer stamps
-        miss no change when the clocks of two machines differ.
+        The stamp follows the clock but never decreases, so that polling nodes miss no change if the
+        clocks of two machines differ.
         """
         await self._lock_changes(connection)
         return {
@@ -383,14 +396,14 @@ class AccountStore:
         }
 
     async def _lock_changes(self, connection: AsyncConnection) -> None:
-        """Lock out other writers of keys and peppers; SQLite has only one writer anyway."""
+        """Lock out other writers of keys and peppers; SQLite allows only one writer anyway."""
         if self.database.on_postgres:
             lock = text("SELECT pg_advisory_xact_lock(:id)")
             await connection.execute(lock, {"id": CHANGES_LOCK})
 
 
 def _left(now_ms: int) -> tuple[ColumnElement[bool], ...]:
-    """Select valid secrets whose digests are all under other peppers than the current one."""
+    """Select valid secrets that have no digest under the current pepper."""
     return (
         key_secrets.c.pepper_id.not_in(_CURRENT),
         key_secrets.c.rehashed_at_ms.is_(None),
@@ -399,7 +412,7 @@ def _left(now_ms: int) -> tuple[ColumnElement[bool], ...]:
 
 
 async def _require_in_use(connection: AsyncConnection, pepper_id: str) -> None:
-    """Refuse a new secret under a pepper that was retired meanwhile: it would be invalid."""
+    """Refuse a new secret under a retired pepper, because it would be invalid."""
     retired = _RETIRED.where(peppers.c.pepper_id == pepper_id)
     if (await connection.execute(retired)).first() is not None:
         raise InvalidRequest("The pepper was retired meanwhile; run the command again.")

@@ -1,7 +1,8 @@
 """The audit trail: one row per change made by an operator.
 
 Each row is written in the transaction of its change, so that neither exists without the other. The
-only exception is a new master key, which changes a file and many rows; its row is written after it.
+only exception is a new master key, which changes a file and many rows: its row is written
+afterwards.
 """
 
 from sqlalchemy import Select, or_, select
@@ -22,14 +23,14 @@ class AuditStore:
 
     @whole
     async def record(self, change: AuditedChange, action: str, subject: str) -> None:
-        """Add a change that was made outside the stores of accounts and keys."""
+        """Add a change made outside the stores of accounts and keys."""
         async with self.database.writing() as connection:
             await record(connection, change, action, subject)
 
     async def changes(
         self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
     ) -> list[ChangeRow]:
-        """List the newest changes in a time range, newest first; an account's include its keys'."""
+        """List changes in a time range, newest first; those of an account include its keys."""
         rows = await self.database.rows(_trail(subject, since_ms, until_ms, rows_max))
         return [value_of(row, ChangeRow) for row in rows]
 

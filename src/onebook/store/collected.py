@@ -1,7 +1,7 @@
-"""Collected transactions: records, the time ranges they cover, and readings of holdings.
+"""Collected transactions: records, covered time ranges, and readings of holdings.
 
-Records and the range that they complete are written in one transaction, which also checks the lease
-of the writer: no range is ever covered without its records, whenever a process is killed.
+Records and the range they complete are written in one transaction, which also checks the writer's
+lease, so that no range is covered without its records, even if a process is killed.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ class CollectedStore:
         self.database = database
 
     async def lists(self, account: str, environment: str) -> list[ListRow]:
-        """The collected lists of an account."""
+        """Return the collected lists of an account."""
         rows = await self.database.rows(
             select(collected_lists)
             .where(*_account(collected_lists, account, environment))
@@ -37,7 +37,7 @@ class CollectedStore:
 
     @whole
     async def add_list(self, account: str, environment: str, name: str) -> ListRow:
-        """A list of an account, made if it does not exist."""
+        """Return a list of an account, created if needed."""
         values = {"account": account, "environment": environment, "name": name}
         new = self.database.insert(collected_lists).values(values | {"scope": "", "records": 0})
         here = [*_account(collected_lists, account, environment), collected_lists.c.name == name]
@@ -47,7 +47,7 @@ class CollectedStore:
             return value_of(found.one(), ListRow)
 
     async def ranges(self, list_ids: Collection[int]) -> dict[int, list[RangeRow]]:
-        """The ranges of lists, oldest first."""
+        """Return the ranges of lists, oldest first."""
         rows = await self.database.rows(
             select(collected_ranges)
             .where(collected_ranges.c.list_id.in_(list_ids))
@@ -62,7 +62,7 @@ class CollectedStore:
     async def forget_ranges(
         self, lease: Lease, list_id: int, scope: str, parts: Collection[int]
     ) -> None:
-        """The list is another one than was read: what its parts cover has to be read again.
+        """Delete the ranges of a changed list, so that its parts are read again.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -83,13 +83,13 @@ class CollectedStore:
         records: Sequence[CollectedRow],
         covered: Sequence[tuple[int, RangeRow]],
     ) -> int:
-        """Write records, newer states in place of older ones, and the ranges that they complete.
+        """Write records, replacing older states, and the ranges they complete.
 
         Args:
-            covered: Ranges by the part of the list that was read there, itself in `lists`.
+            covered: Ranges by the part of the list that was read; the part is in `lists`.
 
         Returns:
-            How many records are new.
+            The number of new records.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -118,7 +118,7 @@ class CollectedStore:
         return new
 
     async def cover(self, connection: AsyncConnection, list_id: int, covered: RangeRow) -> None:
-        """Add a range to those of a part, within a transaction."""
+        """Add a range to a part of a list, within a transaction."""
         table = collected_ranges
         of_list = table.c.list_id == list_id
         rows = await connection.execute(select(table).where(of_list))
@@ -138,12 +138,12 @@ class CollectedStore:
         below: tuple[int, str] | None,
         limit: int,
     ) -> list[CollectedRow]:
-        """Records of some types in a range, newest first.
+        """Return records of some types in a range, newest first.
 
         Args:
             from_ms: Oldest time, inclusive.
             to_ms: Newest time, exclusive.
-            below: Time and id of the last record of the page before.
+            below: Time and id of the last record of the previous page.
         """
         table = collected_records
         wanted: list[ColumnElement[bool]] = [
@@ -165,7 +165,7 @@ class CollectedStore:
         return [value_of(row, CollectedRow) for row in rows]
 
     async def oldest_pending_ms(self, list_id: int, since_ms: int) -> int | None:
-        """The time of the oldest record since a time whose event is not finished."""
+        """Return the time of the oldest record since `since_ms` whose event is unfinished."""
         table = collected_records
         of_list = and_(table.c.list_id == list_id, table.c.at_ms >= since_ms, table.c.pending)
         row = await self.database.row(select(func.min(table.c.at_ms).label("at_ms")).where(of_list))
@@ -241,7 +241,7 @@ class CollectedStore:
     async def add_reading(
         self, lease: Lease, account: str, environment: str, reading: ReadingRow
     ) -> None:
-        """Keep a reading of the holdings of an account.
+        """Store a reading of an account's holdings.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -255,7 +255,7 @@ class CollectedStore:
     async def readings(
         self, account: str, environment: str, *, from_ms: int, to_ms: int, limit: int
     ) -> list[ReadingRow]:
-        """The newest readings of the holdings of an account in a range, newest first."""
+        """Return readings of an account's holdings in a range, newest first."""
         table = collected_readings
         rows = await self.database.rows(
             select(table)
@@ -271,7 +271,7 @@ class CollectedStore:
 
 
 def with_range(ranges: Iterable[RangeRow], new: RangeRow) -> list[RangeRow]:
-    """Ranges after another one was read: it replaces what it overlaps; neighbours are one."""
+    """Add a range: it replaces overlapping parts, and adjacent ranges are joined."""
     pieces = [new]
     for each in ranges:
         if each.from_ms < new.from_ms:

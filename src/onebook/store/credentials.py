@@ -47,7 +47,8 @@ class CredentialsStore:
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
         """Replace credentials if they still equal `before`; return whether they did.
 
-        This allows a change of the encryption key while the service runs, and resuming it.
+        This allows changing the encryption key while the service runs, and resuming an interrupted
+        change.
         """
         same = _environment(before.exchange, before.environment)
         rewrapped = (

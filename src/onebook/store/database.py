@@ -5,8 +5,8 @@ driver may leave its transaction open, and in SQLite an open transaction holds t
 
 SQLite runs in WAL mode with `synchronous=FULL`, because usage is billed and a commit must survive
 a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous).
-`store.url` takes libpq's TLS parameters (https://www.postgresql.org/docs/current/libpq-ssl.html);
-they are translated for the driver, which needs a separate address and calls `sslmode` `ssl`, and
+`store.url` takes libpq's TLS parameters (https://www.postgresql.org/docs/current/libpq-ssl.html).
+They are translated for the driver, which takes them as a separate URL with `ssl` for `sslmode`, and
 to environment variables for programs such as pg_dump. Exceptions of the drivers, whether SQLAlchemy
 wraps them or not, are recognized by SQLite's error name (https://www.sqlite.org/rescode.html) or
 PostgreSQL's SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html).
@@ -63,7 +63,7 @@ log = logging.getLogger("onebook.store")
 
 
 class Aggregate(Protocol):
-    """Base of the stores, which are methods on some tables of a database."""
+    """Interface of the stores, each with the methods for some tables."""
 
     database: "Database"
 
@@ -71,7 +71,7 @@ class Aggregate(Protocol):
 def whole(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
-    """Decorate a method to run to its end in its own task, even if its caller is cancelled."""
+    """Run a method to its end in its own task, even if its caller is cancelled (decorator)."""
 
     @functools.wraps(method)
     async def wrapped(aggregate: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,7 +90,7 @@ class Database:
             None if self.on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
         )
         self._outage = Outage()
-        # Each read is a single statement and needs no transaction.
+        # Reads are single statements and need no transaction.
         alone = {"isolation_level": "AUTOCOMMIT"} if self.on_postgres else {BEGIN_OPTION: NO_BEGIN}
         self._reads = self._engine.execution_options(**alone)
         self._writes = self._engine.execution_options(**{BEGIN_OPTION: BEGIN_WRITE})
@@ -134,14 +134,14 @@ class Database:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved here as well: the caller may have been cancelled
+            task.exception()  # mark as retrieved, because the caller may have been cancelled
 
     def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Connection for reads; each statement sees the latest commits."""
+        """Return a connection for reads; each statement sees the latest commits."""
         return self._begun(self._reads, READS)
 
     def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Connection in a write transaction."""
+        """Return a connection in a write transaction."""
         return self._begun(self._writes, WRITES)
 
     @asynccontextmanager
@@ -159,8 +159,8 @@ class Database:
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         """Run one transaction and map its errors.
 
-        The file is checked before and after: commits to a deleted file are lost, and SQLite's own
-        error would not name that cause.
+        The file is checked before and after, because commits to a deleted file are lost and
+        SQLite's error would not name the cause.
         """
         async with database_errors(self._engine.url):
             self.check_file()
@@ -176,7 +176,7 @@ class Database:
         """Check that the file of a SQLite database is still the one that was opened.
 
         Raises:
-            FileFault: The file is missing, or is another one.
+            FileFault: The file is missing or was replaced.
         """
         if self._file is not None:
             self._file.check()
@@ -201,9 +201,9 @@ class Database:
             create: Whether to create a missing SQLite file.
 
         Raises:
-            ConfigError: The database cannot be used, or a newer release wrote it.
+            ConfigError: The database is unusable or from a newer release.
         """
-        # Importing Alembic takes a tenth of a second, which only this method should cost.
+        # Imported here, because importing Alembic takes a tenth of a second.
         from onebook.store import migrate
 
         if self._file is not None and create:
@@ -222,7 +222,7 @@ class Database:
         Does not migrate, because running nodes may still use the previous release.
 
         Raises:
-            ConfigError: The schema is that of another release.
+            ConfigError: The schema is from another release.
             DatabaseUnavailable: The schema cannot be read.
         """
         from onebook.store import migrate
@@ -247,7 +247,7 @@ class Database:
     async def _use_wal(self) -> None:
         """Switch the file to WAL mode, which SQLite stores in it.
 
-        SQLite does not wait for a lock here (the busy timeout does not apply to a change of the
+        SQLite does not wait for a lock here (the busy timeout does not apply to changes of the
         journal mode), so nodes that start together retry.
         """
         for _ in range(WAL_TRIES_MAX):
@@ -285,7 +285,7 @@ class FactStore:
         return None if row is None else str(row.value)
 
     async def probe(self, now_ms: int) -> None:
-        """Write a fact, to check that the database is writable."""
+        """Write a fact to check that the database is writable."""
         await self.put(WRITTEN_AT, str(now_ms))
 
     @whole
@@ -329,8 +329,8 @@ POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
 THREAD_END_S = 5
 
-# A transaction pooler (PgBouncer) may run each transaction on a different connection to PostgreSQL,
-# where a statement that was prepared under a name does not exist.
+# A transaction pooler (PgBouncer) may run each transaction on a different connection, where a named
+# prepared statement does not exist.
 UNNAMED_STATEMENTS: Final[dict[str, Any]] = {
     "statement_cache_size": 0,  # of asyncpg
     "prepared_statement_cache_size": 0,  # of SQLAlchemy's dialect
@@ -348,7 +348,8 @@ def open_engine(text: str) -> AsyncEngine:
     """Create the engine for an address, without connecting.
 
     Raises:
-        ConfigError: The address is invalid. It is not repeated, as it may contain a password.
+        ConfigError: The address is invalid. The message omits it, because it may contain a
+        password.
     """
     url = _parsed(text)
     if url.get_backend_name() == "sqlite":
@@ -393,13 +394,13 @@ def _postgres_engine(url: URL) -> AsyncEngine:
 
 
 def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
-    """Ping a pooled connection before use; without an answer, discard the whole pool.
+    """Ping a pooled connection before use; if it does not answer, discard the whole pool.
 
-    SQLAlchemy's own ping (pool_pre_ping) has no timeout, and drops only the connection that failed:
-    after a network outage each dead connection would fail one more transaction.
+    SQLAlchemy's own ping (pool_pre_ping) has no timeout and drops only the failed connection, so
+    that after a network outage each dead connection would fail one more transaction.
 
     Raises:
-        InvalidatePoolError: No answer; SQLAlchemy then opens a new connection.
+        InvalidatePoolError: There was no answer; SQLAlchemy then opens a new connection.
     """
     try:
         connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT_S))
@@ -411,7 +412,7 @@ def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
 def _closed(connection: AdaptedConnection, _record: Any) -> None:
     """Abort a connection before SQLAlchemy closes it.
 
-    SQLAlchemy's close waits 2 to 10 s for a server that may be down, one connection after another.
+    SQLAlchemy's close waits 2 to 10 s per connection for a server that may be down.
     """
     try:
         connection.run_async(lambda driver: driver.close(timeout=CLOSE_TIMEOUT_S))
@@ -463,7 +464,7 @@ class DatabaseFile:
         """Check that the path still names the file that was opened first.
 
         Raises:
-            FileFault: The file is missing, or is another one.
+            FileFault: The file is missing or was replaced.
         """
         try:
             found = os.stat(self.path)
@@ -483,19 +484,19 @@ class DatabaseFile:
 
 
 def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> None:
-    """Prevent SQLite from creating a missing file, which would become an empty database."""
+    """Keep SQLite from creating a missing file, which would be an empty database."""
     args[0] = f"file:{quote(args[0])}?mode=rw"
     options["uri"] = True
     options["async_creator_fn"] = _open_sqlite
 
 
 async def _open_sqlite(*args: Any, **options: Any) -> aiosqlite.Connection:
-    """Open a connection; if that fails, wait until its thread has ended.
+    """Open a connection; on failure, wait until its thread has ended.
 
-    The driver abandons the thread, which prints an error to stderr if it outlives the loop.
+    The driver abandons the thread, which prints an error if it outlives the loop.
     """
     connection = aiosqlite.connect(*args, **options)
-    thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it was the thread
+    thread: Any = getattr(connection, "_thread", connection)  # aiosqlite < 0.22: itself
     thread.daemon = True
     try:
         return await connection
@@ -505,7 +506,7 @@ async def _open_sqlite(*args: Any, **options: Any) -> aiosqlite.Connection:
 
 
 def _configured(connection: Any, _record: Any) -> None:
-    # The driver would begin transactions by itself, and too late, so we begin them.
+    # The driver would begin transactions itself, and too late, so we begin them.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -529,7 +530,7 @@ TLS_VARIABLES: Final = {
     "sslkey": "PGSSLKEY",
     "sslcrl": "PGSSLCRL",
 }
-DEFAULT_CA_FILE: Final = ".postgresql/root.crt"  # in the user's home
+DEFAULT_CA_FILE: Final = ".postgresql/root.crt"  # in the user's home folder
 _SSLMODE_ALIAS: Final = "ssl"
 
 
@@ -562,7 +563,7 @@ def tls_words(url: URL) -> dict[str, str]:
 
 
 def tls_address(words: dict[str, str]) -> str:
-    """Return the TLS parameters as the separate address that the driver expects."""
+    """Return the TLS parameters as the separate URL that the driver expects."""
     return URL.create("postgresql", query=words).render_as_string()
 
 
@@ -589,13 +590,12 @@ def _has_ca(words: dict[str, str]) -> bool:
 class Outage:
     """Detects the start and end of a database outage from the results of all operations.
 
-    Reads may succeed while writes fail (a locked file, a full disk). An outage therefore ends only
-    when every kind of operation that failed has succeeded again; a successful write also counts as
-    a read.
+    Reads may succeed while writes fail (locked file, full disk), so an outage ends only when every
+    kind of operation that failed has succeeded again; a successful write also counts as a read.
 
-    Results of operations that overlap a change are ignored: a success ends an outage only if its
-    operation started after the latest failure, and a failure starts an outage only if its operation
-    started after the end of the previous outage.
+    Results of overlapping operations are ignored: a success ends an outage only if its operation
+    started after the latest failure, and a failure starts an outage only if its operation started
+    after the previous outage ended.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -603,11 +603,11 @@ class Outage:
         self._failing: set[Kind] = set()
         self._began_s = 0.0
         self._events = 0
-        self._failed_at = 0  # the event of the newest failure
-        self._ended_at = 0  # the event of the newest end
+        self._failed_at = 0  # number of the last failure's event
+        self._ended_at = 0  # number of the event that ended the last outage
 
     def began(self) -> int:
-        """Record the start of an operation; pass the returned value with its result."""
+        """Record the start of an operation; returns the value of `began` for its result."""
         return self._events
 
     def failed(self, kind: Kind, reason: str, began: int) -> None:
@@ -667,7 +667,7 @@ _POSTGRES: Final = {
     "57P03": "is starting up or shutting down",
     "25006": "is read-only: it is a standby",
 }
-_NO_TLS: Final = "rejected SSL upgrade"  # asyncpg's message, which has neither a type nor a number
+_NO_TLS: Final = "rejected SSL upgrade"  # message of asyncpg, which has no type or code for it
 _CONNECTING: Final = {
     errno.ECONNREFUSED: "refuses connections; check host and port, and that it runs",
     errno.EHOSTUNREACH: "cannot be reached; check the host and the network",
@@ -678,7 +678,7 @@ _CONNECTING: Final = {
 
 @asynccontextmanager
 async def database_errors(url: URL) -> AsyncIterator[None]:
-    """Map exceptions of drivers to `DatabaseUnavailable`, except violated constraints."""
+    """Map driver exceptions to `DatabaseUnavailable`, except violated constraints."""
     try:
         yield
     except IntegrityError:
@@ -699,7 +699,7 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _of_database(error: Exception) -> bool:
-    # asyncpg's exceptions while connecting are not wrapped; they have an SQLSTATE.
+    # asyncpg's exceptions while connecting are not wrapped, but have an SQLSTATE.
     return isinstance(error, SQLAlchemyError | OSError | TimeoutError) or hasattr(error, "sqlstate")
 
 
@@ -707,7 +707,7 @@ def _sqlite_reason(error: BaseException, path: str) -> str:
     for cause in _causes(error):
         name = getattr(cause, "sqlite_errorname", None) or ""
         if name.startswith("SQLITE_IOERR") and _is_full(path):
-            name = "SQLITE_FULL"  # no space for the files beside it, which reading also needs
+            name = "SQLITE_FULL"  # no space for the companion files, which reading needs too
         for prefix, words in _SQLITE:
             if name.startswith(prefix):
                 return f"The database {path} {words.format(place=_denied(path))}."
@@ -717,9 +717,9 @@ def _sqlite_reason(error: BaseException, path: str) -> str:
 
 
 def _denied(path: str) -> str:
-    """Return the database file, companion file or folder that this account may not write.
+    """Return the database file, companion file or folder that this account cannot write.
 
-    SQLite creates the -wal and -shm files with the database's mode, and does not change them later.
+    SQLite creates the -wal and -shm files with the database's mode and does not change it later.
     """
     for beside in ("", "-wal", "-shm"):
         file = path + beside

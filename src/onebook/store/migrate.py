@@ -1,7 +1,7 @@
 """Schema migrations, safe when several nodes start together.
 
-Runs Alembic without alembic.ini and env.py, because a node knows its connection and its only
-target: https://alembic.sqlalchemy.org/en/latest/api/runtime.html
+Runs Alembic without alembic.ini and env.py, because a node has its connection and only one target:
+https://alembic.sqlalchemy.org/en/latest/api/runtime.html
 """
 
 from pathlib import Path
@@ -16,14 +16,15 @@ from sqlalchemy import Connection, text
 from onebook.errors import ConfigError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# An arbitrary number, the same in every release.
+# An arbitrary number that must not change between releases.
 ADVISORY_LOCK = 0x6F6E65626F6F6B
 
 
 def upgrade(connection: Connection) -> None:
     """Apply missing migrations inside the caller's transaction.
 
-    On SQLite the caller's BEGIN IMMEDIATE locks out other nodes, on PostgreSQL the lock taken here.
+    Other nodes are locked out by the caller's BEGIN IMMEDIATE on SQLite, and by an advisory lock on
+    PostgreSQL.
 
     Raises:
         ConfigError: A newer release migrated this database.
@@ -42,10 +43,10 @@ def upgrade(connection: Connection) -> None:
 
 
 def require_current(connection: Connection) -> bool:
-    """Check that the schema is that of this release; returns False if the database is empty.
+    """Require the schema of this release; returns False if the database is empty.
 
     Raises:
-        ConfigError: The schema is that of another release.
+        ConfigError: The schema is from another release.
     """
     script = _scripts()[1]
     found = MigrationContext.configure(connection).get_current_revision()

@@ -1,4 +1,4 @@
-"""The values that the store takes and returns; without SQL."""
+"""Values that the store takes and returns; without SQL."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,8 @@ class KeyRow(Struct, frozen=True):
     """A key with the fields of its account; without the secret.
 
     `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
-    is the key's own monthly allowance; None uses that of the settings.
+    is the key's own monthly allowance; None: that of the settings. `fees` are its taker fees, a
+    JSON object of percentages by exchange.
     """
 
     key_id: str
@@ -42,17 +43,18 @@ class KeyRow(Struct, frozen=True):
     reason: str
     suspensions: int = 0
     allowance_bytes: int | None = None
+    fees: str = "{}"
 
 
 class SecretRow(Struct, frozen=True):
-    """One of a key's secrets: the key of a digest, and until when the digest is valid."""
+    """A secret of a key: the digest's key and expiry."""
 
     key: KeyRow
     retires_at_ms: int | None
 
 
 class PepperRow(Struct, frozen=True):
-    """A pepper, which the database knows only by its id."""
+    """A pepper; the database has only its id."""
 
     pepper_id: str
     current_from_ms: int
@@ -60,7 +62,7 @@ class PepperRow(Struct, frozen=True):
 
 
 class Rehashed(NamedTuple):
-    """A secret's digest under an older pepper, and its digest under the pepper with this id."""
+    """A secret's digest under an older pepper, and its digest under the pepper `pepper_id`."""
 
     before: bytes
     after: bytes
@@ -97,7 +99,7 @@ class ChangeRow(Struct, frozen=True):
 
 
 class UsageCell(NamedTuple):
-    """A key in one of its periods, for which bytes are counted."""
+    """A key and one of its billing periods, for which bytes are counted."""
 
     key_id: str
     period_start_ms: int
@@ -115,7 +117,7 @@ class CredentialsRow(Struct, frozen=True):
 
 
 class DataKeyRow(Struct, frozen=True):
-    """A data key, encrypted with the master key of an id."""
+    """A data key, encrypted with the master key of this id."""
 
     name: str
     kek_id: str
@@ -134,7 +136,7 @@ class ListRow(Struct, frozen=True):
 
 
 class RangeRow(Struct, frozen=True):
-    """A time range of which everything was read; `state` is why its records are not all there."""
+    """A completely read time range; `state` is the reason if records are missing."""
 
     from_ms: int
     to_ms: int
@@ -142,7 +144,7 @@ class RangeRow(Struct, frozen=True):
 
 
 class CollectedRow(Struct, frozen=True):
-    """A collected record: its place and its body, encrypted if sealed."""
+    """A collected record: its position and its body, encrypted if sealed."""
 
     record_id: str
     at_ms: int

@@ -26,10 +26,10 @@ class SessionStore:
         live_max: int,
         pepper_id: str = "",
     ) -> list[bytes] | None:
-        """Add a session; deletes the oldest beyond `live_max` and returns their digests.
+        """Add a session, delete the oldest ones beyond `live_max`, and return their digests.
 
-        Returns None, without adding a session, if the digest `secret` or its key is no longer
-        valid: other nodes learn of a change up to a second later.
+        Returns None without adding a session if the digest `secret` or its key is no longer valid,
+        because nodes learn of a change up to a second later.
         """
         row = columns_of(session)
         mine = (
@@ -39,8 +39,8 @@ class SessionStore:
         excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
         gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
         async with self.database.writing() as connection:
-            # Locked: otherwise two nodes that add sessions to one key would both keep the oldest,
-            # and a concurrent suspension would not end this session.
+            # Locked, because otherwise two nodes that add sessions to one key would both keep the
+            # oldest, and a concurrent suspension would not end this session.
             usable = select(keys.c.key_id).join(accounts).join(key_secrets).with_for_update()
             usable = usable.where(
                 keys.c.key_id == session.key_id,

@@ -1,4 +1,4 @@
-"""The store: plain methods that take and return values, over SQLite or PostgreSQL.
+"""The store: methods that take and return plain values, over SQLite or PostgreSQL.
 
 The rules (status transitions, session lifetimes, allowances) are in `accounts`. Each aggregate has
 a class and a file; `database.py` has the transactions.
@@ -44,7 +44,7 @@ class Store:
 
     @whole
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
-        """Delete sessions that ended, and usage batches that were applied, before a time."""
+        """Delete sessions that ended and usage batches applied before the given times."""
         async with self.database.writing() as connection:
             await connection.execute(forget_sessions(sessions_before_ms))
             await connection.execute(forget_batches(batches_before_ms))

@@ -1,7 +1,7 @@
 """Tables in SQLAlchemy Core; migrations create them.
 
-Times are Unix milliseconds. Secrets are not stored: keys and tokens are digests under peppers that
-are kept outside the database, exchange credentials are encrypted.
+Times are Unix milliseconds. No secret is stored in plain text: keys and tokens are digests under
+peppers outside the database, exchange credentials are encrypted.
 """
 
 from sqlalchemy import (
@@ -21,7 +21,7 @@ from sqlalchemy import (
     or_,
 )
 
-# SQLite generates row ids only for a column that is exactly INTEGER PRIMARY KEY.
+# SQLite generates row ids only for columns declared exactly INTEGER PRIMARY KEY.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
 metadata = MetaData(
@@ -63,11 +63,12 @@ keys = Table(
     Column("reason", Text, nullable=False),
     Column("suspensions", BigInteger, nullable=False, server_default="0"),  # includes expiries
     Column("allowance_bytes", BigInteger),  # null: that of the settings
+    Column("fees", Text, nullable=False, server_default="{}"),  # JSON: percent by exchange
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
 
-# The peppers of the digests, by ids that reveal nothing about them; the newest is current.
+# Peppers of the digests, by ids that reveal nothing about them; the newest is current.
 peppers = Table(
     "peppers",
     metadata,
@@ -77,8 +78,8 @@ peppers = Table(
     Column("retired_at_ms", BigInteger),
 )
 
-# A key has two secrets during a rotation, and a row of each secret for every pepper under which it
-# has been used; usage, limits and sessions are shared.
+# A key has two secrets during a rotation, and one row per secret and pepper it was used with;
+# usage, limits and sessions are shared.
 key_secrets = Table(
     "key_secrets",
     metadata,
@@ -134,7 +135,7 @@ credentials = Table(
     Column("created_at_ms", BigInteger, nullable=False),
 )
 
-# Data keys under the master key, such as that of the collected records.
+# Data keys encrypted with the master key, such as that of the collected records.
 data_keys = Table(
     "data_keys",
     metadata,
@@ -151,7 +152,7 @@ collected_lists = Table(
     Column("account", Text, nullable=False),
     Column("environment", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("scope", Text, nullable=False),  # digest of the queries that it was read with
+    Column("scope", Text, nullable=False),  # digest of the queries used to read it
     Column("records", BigInteger, nullable=False),
     UniqueConstraint("account", "environment", "name"),
 )
@@ -169,17 +170,17 @@ collected_records = Table(
     Index(None, "list_id", "at_ms", "record_id"),
 )
 
-# Times of a list of which everything was read; ranges do not overlap.
+# Completely read ranges of a list; they do not overlap.
 collected_ranges = Table(
     "collected_ranges",
     metadata,
     Column("list_id", BigInteger, ForeignKey(collected_lists.c.list_id), primary_key=True),
     Column("from_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("to_ms", BigInteger, nullable=False),  # inclusive
-    Column("state", Text, nullable=False),  # "": whole; otherwise why not, a code
+    Column("state", Text, nullable=False),  # "": complete; otherwise the code of the reason
 )
 
-# Holdings of an account as they were read at a time.
+# Readings of an account's holdings.
 collected_readings = Table(
     "collected_readings",
     metadata,
@@ -190,7 +191,7 @@ collected_readings = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-# Work that one process does at a time.
+# Work that only one process may do at a time.
 leases = Table(
     "leases",
     metadata,

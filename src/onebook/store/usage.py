@@ -9,7 +9,7 @@ from onebook.store.database import Database, whole
 from onebook.store.rows import UsageCell
 from onebook.store.tables import usage, usage_batches
 
-BATCHES_KEPT: Final = 2  # per node epoch, however old; a usage file has no more
+BATCHES_KEPT: Final = 2  # per node epoch, whatever their age; a usage file has no more
 
 
 class UsageStore:
@@ -25,20 +25,21 @@ class UsageStore:
         """Add a batch (node epoch, number) of bytes, once.
 
         Returns:
-            The new totals of the cells in the batch; None if the batch had been counted before.
+            The new totals of the cells in the batch; None if the batch was already counted.
         """
         epoch, seq = batch
         entry = self.database.insert(usage_batches).values(
             node_epoch=epoch, seq=seq, applied_at_ms=now_ms
         )
-        # RETURNING, not rowcount: some drivers return -1 for a row that was not inserted.
+        # RETURNING instead of rowcount, because some drivers return -1 for a row that was not
+        # inserted.
         entry_seq = entry.on_conflict_do_nothing().returning(usage_batches.c.seq)
         new = self.database.insert(usage)
         add = new.on_conflict_do_update(
             index_elements=[usage.c.key_id, usage.c.period_start_ms],
             set_={"bytes": usage.c.bytes + new.excluded.bytes},
         ).returning(usage.c.key_id, usage.c.period_start_ms, usage.c.bytes)
-        # In the same order on every node, to avoid deadlocks.
+        # All nodes use the same order, to avoid deadlocks.
         rows = [
             {"key_id": cell.key_id, "period_start_ms": cell.period_start_ms, "bytes": count}
             for cell, count in sorted(deltas.items())
@@ -61,7 +62,7 @@ class UsageStore:
 
     async def totals(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
         """Return the bytes of keys in their periods; cells without bytes are omitted."""
-        # Both databases use the index for a list of keys and a range, but not for a list of pairs.
+        # Both databases use the index for a list of keys with a range, but not for a list of pairs.
         oldest_ms = min((cell.period_start_ms for cell in cells), default=0)
         recent = usage.c.key_id.in_({cell.key_id for cell in cells})
         rows = await self.database.rows(
@@ -74,8 +75,8 @@ class UsageStore:
 def forget_batches(before_ms: int) -> Delete:
     """Delete batches that were applied before a time.
 
-    The last batches of every node are kept: a usage file written before a crash may be applied much
-    later.
+    The last batches of every node are kept, because a usage file written before a crash may be
+    applied much later.
     """
     same_node = usage_batches.alias()
     newest = select(func.max(same_node.c.seq)).where(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
-from onebook.fees import FEES_MAX, OTHERS
+from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
@@ -119,13 +119,14 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     fees: Annotated[
-        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | None,
+        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | Literal["key"] | None,
         about(
             "Taker fees in percent by exchange as decimal text, negative for a rebate, "
-            f'"{OTHERS}" for all others. Exchanges without a fee are not in the view. '
-            "With `fill` the sizes are routed by prices after fees.",
+            f'"{OTHERS}" for all others; or "{KEY_TABLE}", the table of the API key. Exchanges '
+            "without a fee are not in the view. With `fill` the sizes are routed by prices after "
+            "fees.",
             {"okx": "0.08", "*": "0.1"},
-            "an object of exchange names and percents as decimal text",
+            f'an object of exchange names and percents as decimal text, or "{KEY_TABLE}"',
         ),
     ] = None
     net: Annotated[

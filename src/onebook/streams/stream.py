@@ -317,7 +317,7 @@ def _view(key: StreamKey) -> View:
 def _percents(key: StreamKey) -> list[str]:
     """Return the fee of each exchange of a net view."""
     fees = key.options.fees
-    assert fees is not None  # `net` needs fees
+    assert isinstance(fees, dict)  # `net` needs fees, and a key has the table itself
     return [fees[name] for name in key.exchanges]
 
 
@@ -325,6 +325,6 @@ def _fills(key: StreamKey) -> FillView | RouteView | None:
     sizes, fees = key.options.fill, key.options.fees
     if sizes is None:
         return None
-    if fees is None:
+    if not isinstance(fees, dict):  # None: a key has the table itself
         return FillView(key.exchanges, sizes)
     return RouteView(key.exchanges, sizes, fees)

@@ -194,6 +194,7 @@ class Collector:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._holder = secrets.token_hex(8)
+        self._logged: dict[str, str] = {}  # why an account could not be collected, by its name
 
     async def accounts(self) -> list[CollectedAccount]:
         """The accounts with credentials."""
@@ -225,11 +226,14 @@ class Collector:
         except (CollectionBusy, DatabaseUnavailable):
             return
         except OnebookError as error:
-            log.warning("Collecting %s failed: %s", name, error.message)
+            if self._logged.get(name) != error.message:  # it is tried again every minute
+                log.warning("Collecting %s failed: %s", name, error.message)
+            self._logged[name] = error.message
             return
         except Exception:
             log.exception("Collecting %s failed.", name)
             return
+        self._logged.pop(name, None)
         if not done.complete:
             what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
             log.warning("Collecting %s is not complete: %s.", name, ", ".join(what))

@@ -375,6 +375,7 @@ class AccountFollower:
         self._errors: tuple[ErrorEntry, ...] = ()
         self._read_to: dict[str, int] = {}
         self._rewound: dict[str, int] = {}
+        self._refused_from: dict[str, int] = {}  # types that may not be read, and since when
         self._due: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
         self._echo: dict[str, int] = {}  # by type: how many reads followed the last hint
@@ -464,9 +465,8 @@ class AccountFollower:
                 log.exception("%s: reading what is new failed.", self._name)
                 self._fail("Internal error; it has been logged.")
                 read = False
-            metrics.LIVE_READS.labels(
-                self._query.account.exchange, "ok" if read else "failed"
-            ).inc()
+            outcome = "ok" if read else "failed"
+            metrics.LIVE_READS.labels(self._query.account.exchange, outcome).inc()
             if read:
                 self._backoff.reset()
             self._inform()
@@ -513,7 +513,12 @@ class AccountFollower:
         finally:
             for kind in failed:
                 self._due[kind] = 0.0
+        refused = {each.transaction_type for each in self._errors}
         for kind in types:
+            if kind in refused:
+                self._refused_from.setdefault(kind, self._read_to[kind])
+            elif kind not in failed and kind in self._refused_from:
+                self._rewind([kind], self._refused_from.pop(kind))
             if kind not in failed:
                 self._read_to[kind] = now_ms
                 self._read_at[kind] = now_s
@@ -615,8 +620,12 @@ class AccountFollower:
     def _inform(self) -> None:
         for each in tuple(self.subscriptions):
             pending = [kind for kind in each.types if kind not in self._read_to]
-            if not pending or self._reason is not None:
+            if pending and self._reason is None:
+                continue
+            try:
                 each.inform(self._status(each))
+            except Exception:  # ours: a state that cannot be sent ends no subscription
+                log.exception("%s: the state of a subscription was not sent.", self._name)
 
     def _why_no_stream(self) -> str | None:
         """Why a stream is not there, of the first that is not."""

@@ -36,6 +36,9 @@ from onebook.transactions.record import (
 PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
 LINE: Final = "ledger"  # the type of ledger entries; a part of ids: never changes
 
+# Looked up once: a member of an enumeration is slow to find, and every row has a direction.
+_IN, _OUT, _NONE = Direction.IN, Direction.OUT, Direction.NONE
+
 Row = dict[str, Any]
 
 
@@ -186,6 +189,6 @@ def opposite(amount: str | None) -> str | None:
 
 def direction_of(change: str) -> Direction:
     """The direction of a signed amount."""
-    if change == "0":
-        return Direction.NONE
-    return Direction.OUT if change[0] == "-" else Direction.IN
+    if change[0] == "-":
+        return _OUT
+    return _IN if change != "0" else _NONE

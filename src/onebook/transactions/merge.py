@@ -62,12 +62,22 @@ class EventGroup:
 
     def takes(self, row: EventRow, span_ms: int) -> bool:
         """Add a row, unless that would make the group longer than the span."""
-        newest_ms, oldest_ms = max(self.newest_ms, row.at_ms), min(self.oldest_ms, row.at_ms)
-        if newest_ms - oldest_ms > span_ms:
+        at_ms = row.at_ms
+        if not self.newest_ms - span_ms <= at_ms <= self.oldest_ms + span_ms:
             return False
-        self.newest_ms, self.oldest_ms = newest_ms, oldest_ms
+        if at_ms > self.newest_ms:
+            self.newest_ms = at_ms
+        if at_ms < self.oldest_ms:
+            self.oldest_ms = at_ms
         self.rows[row.row_id] = row
         return True
+
+    def newest_first(self) -> list[EventRow]:
+        """The rows in order of time."""
+        rows = list(self.rows.values())
+        if len(rows) > 1:
+            rows.sort(key=lambda row: -row.at_ms)
+        return rows
 
 
 class Joiner:
@@ -97,33 +107,35 @@ class Joiner:
         """Add a row, unless it was already passed on."""
         if row.row_id in self._passed_on:
             return
-        groups = self._groups.setdefault(row.key, [])
-        if not any(group.takes(row, self._span_ms) for group in groups):
-            groups.append(EventGroup(row))
+        groups = self._groups.get(row.key)
+        if groups is None:
+            self._groups[row.key] = [EventGroup(row)]
+            return
+        for group in groups:
+            if group.takes(row, self._span_ms):
+                return
+        groups.append(EventGroup(row))
 
     def complete(self, watermark_ms: int) -> list[list[EventRow]]:
         """Remove and return the groups to which no row can be added any more, newest first."""
-        limit_ms = watermark_ms + self._span_ms
-        ready = [
-            key
-            for key, groups in self._groups.items()
-            if groups[0].newest_ms > limit_ms
-            or (len(groups) > 1 and any(each.newest_ms > limit_ms for each in groups))
-        ]
         done: list[EventGroup] = []
-        for key in ready:
-            groups = self._groups[key]
-            done += [each for each in groups if each.newest_ms > limit_ms]
-            if left := [each for each in groups if each.newest_ms <= limit_ms]:
-                self._groups[key] = left
-            else:
-                del self._groups[key]
+        held: dict[str, list[EventGroup]] = {}
+        last_ms = watermark_ms + self._span_ms
+        for key, groups in self._groups.items():
+            left = [each for each in groups if each.newest_ms <= last_ms]
+            if left:
+                held[key] = left
+            if len(left) < len(groups):
+                done += [each for each in groups if each.newest_ms > last_ms]
+        self._groups = held
         done.sort(key=lambda each: -each.newest_ms)
+        passed_on = self._passed_on
         for each in done:
-            self._passed_on.update(dict.fromkeys(each.rows))
-        while len(self._passed_on) > RECENT_MAX:
-            self._passed_on.popitem(last=False)
-        return [sorted(each.rows.values(), key=lambda row: -row.at_ms) for each in done]
+            for row_id in each.rows:
+                passed_on[row_id] = None
+        while len(passed_on) > RECENT_MAX:
+            passed_on.popitem(last=False)
+        return [each.newest_first() for each in done]
 
 
 class Sorter:

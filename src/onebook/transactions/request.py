@@ -19,6 +19,7 @@ from onebook.errors import (
     InvalidTransactionTypes,
 )
 from onebook.model import DAY_MS
+from onebook.orderbook import meant
 from onebook.transactions.accounts import ALL, AccountName, account_name
 from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
@@ -232,7 +233,7 @@ def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
     adapter = adapters.get(exchange)
     if adapter is None:
         raise InvalidExchange(
-            f"Exchange {exchange[:40]!r} is not supported.",
+            f"Exchange {exchange[:40]!r} is not supported.{meant(exchange[:40], adapters)}",
             details={"supported_exchanges": list(adapters)},
         )
     return adapter

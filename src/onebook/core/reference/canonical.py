@@ -6,7 +6,7 @@ The compiled core handles only input that is already canonical; all other input 
 """
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from onebook.clock import iso_ms
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
 
 ID_BYTES: Final = 20
+# Numbers of 200 characters, aligned at their points, have at most 400 digits.
+_subtract: Final = Context(prec=2 * CHARS_MAX, traps=[Inexact]).subtract
 _unnamed: Final = blake2b(digest_size=ID_BYTES)
 iso: Final = iso_ms  # the compiled core prints the same, and calls this for times without text
 
@@ -44,6 +46,11 @@ def canonicals(*values: Any) -> list[str | None]:
         NumberError: One of them is not a finite number, or is too long.
     """
     return [canonical(value) for value in values]
+
+
+def difference(left: str, right: str) -> str:
+    """Return the exact difference of two canonical numbers, in canonical text."""
+    return show(_subtract(Decimal(left), Decimal(right)))
 
 
 def texts(row: dict[str, Any], *names: str) -> list[str | None]:

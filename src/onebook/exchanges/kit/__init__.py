@@ -47,6 +47,7 @@ from onebook.exchanges.kit.codec import (
     symbol_of,
     text_in,
     texts_of,
+    time_in,
 )
 from onebook.exchanges.kit.contract import (
     EXPECTED,
@@ -80,6 +81,7 @@ from onebook.exchanges.kit.contract import (
     Renewed,
     Seeded,
     Send,
+    ServerTime,
     SlowDown,
     Snapshot,
     SnapshotFailed,
@@ -200,6 +202,7 @@ __all__ = [
     "SeededEngine",
     "Send",
     "Sequence64",
+    "ServerTime",
     "SlowDown",
     "Snapshot",
     "SnapshotFailed",
@@ -235,6 +238,7 @@ __all__ = [
     "symbol_of",
     "text_in",
     "texts_of",
+    "time_in",
     "top_of",
     "verbs",
 ]

@@ -465,6 +465,21 @@ class Connect(Struct, frozen=True):
     weight: int = 1
 
 
+class ServerTime(Struct, frozen=True):
+    """A REST request for the exchange's time (GET), which bounds the offset of its clock.
+
+    Args:
+        path: Below the exchange's REST address.
+        member: The member of the answer with the time, as `data.0.ts`; "" if the answer is the
+            time.
+        weight: Its cost in the exchange's request budget (`ExchangeLimits.fetches`).
+    """
+
+    path: str
+    member: str = ""
+    weight: int = 1
+
+
 class Exchange(Struct, frozen=True):
     """The facts of one exchange; each connector module defines them as `EXCHANGE`.
 
@@ -486,6 +501,7 @@ class Exchange(Struct, frozen=True):
             0 otherwise.
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
+        time: Request for the exchange's time; None if it has none, or only in whole seconds.
         tops: Whether the channel sends a `TopOfBook` beside the levels, numbered like them.
         truncate: Whether the book must be cut to `depth` after each change (kraken).
         limits: Rate limits and connection limits.
@@ -522,6 +538,7 @@ class Exchange(Struct, frozen=True):
     next_page: NextPage | None = None
     instruments_body: bytes | None = None
     connect: Connect | None = None
+    time: ServerTime | None = None
     tops: bool = False
     truncate: bool = False
     heartbeat: Heartbeat | None = None

@@ -1,12 +1,11 @@
-"""One ccxt client in the worker's loop: watches books and writes them as frames.
+"""A ccxt client in the worker's loop: watches books and writes them as frames.
 
 `CcxtClient` and `Watcher` run in the worker's thread; they send frames with `emit` and receive
-commands through `command`. They add what ccxt lacks: if ccxt fails to process a message, the client
-ends, because ccxt then reads no further message; and all tasks that ccxt started are cancelled at
-the end.
+commands through `command`. They also end the client if ccxt fails to process a message, because
+ccxt then stops reading, and cancel all tasks that ccxt started.
 
-Exceptions are classified by the names of their classes, and markets and numbers are converted by
-two functions of ccxt that are passed in, because ccxt is imported only where it is used.
+ccxt is imported only where it is used, so exceptions are classified by class name, and two ccxt
+functions that convert numbers are passed in.
 
 Floats are rounded to ccxt's precision of the market (`decimal_to_precision`), which removes only
 the noise of binary arithmetic if the precision is right. If a market has no precision, if a number
@@ -33,24 +32,24 @@ from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End
 from onebook.model import Reason
 
-INTERVAL_S: Final = 0.1  # between two updates of one book; the last state always arrives
-STOP_S: Final = 5.0  # for ccxt to close its connections, which are then abandoned
+INTERVAL_S: Final = 0.1  # minimum between two updates of one book; the last state is always sent
+STOP_S: Final = 5.0  # until connections that ccxt does not close are abandoned
 TASKS_MAX: Final = 2_000
-TEXTS_MAX: Final = 20_000  # cached numbers of one column of one book
+TEXTS_MAX: Final = 20_000  # cached numbers per column and book
 
 Number = float | int | str
 Write = Callable[[Number], str]
 Rows = list[tuple[Number, Number]]  # price and amount, best first
-# ccxt's `precisionMode`: the unit of a market's precision.
+# Values of ccxt's `precisionMode`: the unit of a market's precision.
 DECIMAL_PLACES: Final = 2
 TICK_SIZE: Final = 4
-ROUND: Final = 1  # its rounding mode: half up
+ROUND: Final = 1  # ccxt's rounding mode: half up
 
 Round = Callable[..., str]  # ccxt's decimal_to_precision(number, mode, precision, counting)
 log = logging.getLogger("onebook.feeds")
 
 OPENED: Final = b'{"type":"open"}'
-OPENING: Final = ""  # in place of a native name, in frames without a book
+OPENING: Final = ""  # instead of a native name, in frames without a book
 NAMELESS: Final = "?"
 TOO_MANY_TASKS: Final = "ccxt started too many tasks"
 STOPPED: Final = End(Reason.DISCONNECTED, "stopped")
@@ -64,9 +63,9 @@ _command = msgspec.json.Decoder(Command).decode
 class Extent(Enum):
     """Scope of an exception."""
 
-    BOOK = auto()  # one book, which is subscribed again
-    REFUSAL = auto()  # one book, which is subscribed again much later
-    CONNECTION = auto()  # every book of the client, which is replaced
+    BOOK = auto()  # one book, which is resubscribed
+    REFUSAL = auto()  # one book, which is resubscribed much later
+    CONNECTION = auto()  # all books of the client, which is replaced
 
 
 class ErrorVerdict(NamedTuple):
@@ -95,7 +94,7 @@ VERDICTS: Final[dict[str, ErrorVerdict]] = {
     "BadRequest": REFUSED,
     "OperationRejected": REFUSED,
     "NotSupported": REFUSED,
-    # ccxt cancels the tasks that wait for a connection it has closed.
+    # ccxt cancels tasks that wait for a connection it has closed.
     "CancelledError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
     "OSError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
     "ClientError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
@@ -103,7 +102,7 @@ VERDICTS: Final[dict[str, ErrorVerdict]] = {
 
 
 def verdict_of(error: BaseException) -> ErrorVerdict:
-    """Classify an exception; an unknown one concerns one book."""
+    """Classify an exception; unknown ones affect one book."""
     for kind in type(error).__mro__:
         if kind.__name__ in VERDICTS:
             return VERDICTS[kind.__name__]
@@ -158,7 +157,7 @@ class SideWriter:
         self._prices = Texts(price)
         self._amounts = Texts(amount)
         self._plain = plain
-        self.coarse = False  # ccxt's precision is coarser than the book's prices
+        self.coarse = False  # whether ccxt's precision is coarser than the book's prices
 
     def write(self, rows: Rows) -> bytes:
         """Write one side."""
@@ -178,7 +177,7 @@ class SideWriter:
 
 
 def best(side: Sequence[Sequence[Number]], depth: int) -> Rows:
-    """Copy the best levels of a side of ccxt's book, which ccxt continues to change."""
+    """Copy the best levels of a side, because ccxt keeps changing its book."""
     return [(row[0], row[1]) for row in side[:depth]]
 
 
@@ -222,7 +221,7 @@ def _write(precision: Number | None, counting: int, round_to: Round, plain: Writ
 def precision_of(market: Mapping[str, Any], column: str, counting: int) -> Number | None:
     """Return the precision of a column for `decimal_to_precision`; None if it has none.
 
-    A step must be above zero; a number of digits must be whole.
+    A step must be positive, a number of digits whole.
     """
     precision = (market.get("precision") or {}).get(column)
     if isinstance(precision, bool) or not isinstance(precision, int | float):
@@ -277,11 +276,10 @@ class CcxtClient:
     Args:
         make: Creates the client, in the worker's loop.
         emit: Called with each frame, in the worker's thread; it must not block.
-        ended: Called there with the reason when it ends, before the connections are closed, which
-            takes a while.
-        settings: The operator's settings.
-        interval_s: Minimum seconds between two updates of one book.
-        tasks_max: Asyncio tasks of the client; a client that exceeds this is ended.
+        ended: Called in the worker's thread with the reason, before the connections are closed,
+        which takes a while. settings: The operator's settings. interval_s: Minimum seconds between
+        two updates of one book. tasks_max: Maximum asyncio tasks; a client that exceeds it is
+        ended.
     """
 
     def __init__(
@@ -303,13 +301,13 @@ class CcxtClient:
         self._books: CcxtHandle | None = None
         self._over: asyncio.Future[End] | None = None
         self._context: contextvars.Context | None = None
-        self._early: list[bytes] = []  # commands received before it was created
+        self._early: list[bytes] = []  # commands received before the client was created
         self._watchers: dict[str, Watcher] = {}
         self._opened = False
-        self._refusal: BaseException | None = None  # the last one that was reported
+        self._refusal: BaseException | None = None  # the last one reported
 
     async def run(self) -> None:
-        """Watch books as commanded until the connection fails or `stop`, then close everything."""
+        """Watch books until the connection fails or `stop` is called, then close everything."""
         self._over = asyncio.get_running_loop().create_future()
         tasks = Tasks(self._tasks_max, self._broken)
         tasks.own()
@@ -361,12 +359,12 @@ class CcxtClient:
             self._emit_failure("lost", native, error)
 
     def _waits(self, native: str) -> bool:
-        """Return whether a book is pending: one that has arrived was not refused."""
+        """Return whether a book is pending; one that has arrived was not refused."""
         watcher = self._watchers.get(native)
         return watcher is not None and not watcher.delivered
 
     def _refused(self, native: str, error: BaseException) -> None:
-        """Report a refusal once: ccxt raises one that names no book for every pending book."""
+        """Report a refusal once, because ccxt raises an unnamed one for every pending book."""
         if error is self._refusal:
             return
         self._refusal = error
@@ -402,7 +400,7 @@ class CcxtClient:
             self.begin(watcher.leave())
 
     def _received(self, handle: Callable[..., object], message: tuple[Any, ...]) -> None:
-        """Let ccxt handle a message; if that fails, any book may lack its content."""
+        """Let ccxt handle a message; if it fails, any book may miss the message."""
         if not self._opened:
             self._opened = True
             self.emit(OPENING, OPENED)
@@ -441,15 +439,15 @@ class CcxtClient:
 class Watcher:
     """One book that ccxt watches.
 
-    Each result is copied at once, because ccxt continues to change the returned book; it is written
-    at most once in `interval_s`, and the last one always.
+    Each result is copied at once, because ccxt keeps changing the returned book. It is written at
+    most once per `interval_s`; the last state is always written.
     """
 
     def __init__(
         self, client: CcxtClient, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.delivered = False  # a book arrived since it was subscribed
+        self.delivered = False  # whether a book has arrived since the subscription
         self._client = client
         self._ccxt = ccxt
         self._native = native
@@ -462,7 +460,7 @@ class Watcher:
         self._handle: asyncio.TimerHandle | None = None
 
     async def follow(self, *, again: bool) -> None:
-        """Watch the book until that fails; `again` if ccxt is already subscribed."""
+        """Watch the book until it fails; `again` if ccxt is already subscribed."""
         try:
             if again:
                 await self.leave()
@@ -481,7 +479,7 @@ class Watcher:
         """Unsubscribe if ccxt can; otherwise the exchange continues to send the book."""
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
-        with suppress(Exception):  # closing the client does the rest
+        with suppress(Exception):  # the connection is closed with the client anyway
             async with asyncio.timeout(STOP_S):
                 await self._ccxt.un_watch_order_book(self._symbol)
 

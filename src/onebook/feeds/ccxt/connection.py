@@ -1,7 +1,7 @@
-"""A feed connection that is a ccxt client, with the same sessions, books and backoff as others.
+"""A feed connection through ccxt, with the same sessions, books and backoff as native ones.
 
 Passes frames and commands of the `FeedSession` between the node's event loop and the worker's
-thread. A newer frame of a book replaces one that was not processed yet.
+thread. A newer frame of a book replaces an unprocessed one.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ FAILED: Final = "the thread of ccxt failed"
 class Mailbox:
     """Thread-safe mailbox with the newest frame of each book, from the worker's thread to one loop.
 
-    Bounded by the number of books: at most one frame of each, and one callback for all.
+    Its size is bounded: at most one frame per book and one callback for all.
 
     Args:
         loop: The loop in which `drain` is called.
-        take: Called with the frames, in the order in which their books first had one.
+        take: Called with the frames, ordered by the first frame of each book.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class CcxtConnection:
             self._loop.call_soon_threadsafe(self._end, end)
 
     def _end(self, end: End) -> None:
-        """End the session once: later its books may belong to another session."""
+        """End the session once, because its books may later belong to another session."""
         if self.session.ended is None:
             self.session.closed(self._monotonic(), end.reason, end.detail)
         self._first_frame.set()

@@ -1,4 +1,4 @@
-"""ccxt in its thread: validates the list of exchanges, reads their markets and makes clients.
+"""ccxt in its thread: validates the list of exchanges, reads their markets, creates clients.
 
 Used from the node's event loop; `_read`, `_make` and `_opened` run in the worker's thread.
 """
@@ -36,7 +36,7 @@ from onebook.feeds.outbox import End
 
 SETTING: Final = "feeds.ccxt.exchanges"
 MODULE: Final = "ccxt.pro"
-LIST_S: Final = 60.0  # loading all markets of one exchange, including ccxt's waits and retries
+LIST_S: Final = 60.0  # timeout of loading an exchange's markets, with ccxt's waits and retries
 THREAD: Final = "onebook-ccxt"
 SPOT: Final = ["spot"]
 
@@ -80,10 +80,10 @@ def _fault(name: str) -> str:
 
 
 def enabled(settings: FeedSettings) -> dict[str, Exchange]:
-    """Return the facts of the exchanges that the operator configured through ccxt, by name.
+    """Return the facts of the exchanges that are configured through ccxt, by name.
 
     Raises:
-        ConfigError: One of them is not available through ccxt; each fault is a line.
+        ConfigError: Exchanges are not available through ccxt; one line each.
     """
     found = [*faults(settings.ccxt.exchanges)]
     if found:
@@ -104,7 +104,7 @@ class Library:
     def __init__(self, settings: FeedSettings) -> None:
         self._settings = settings
         self._worker = Worker(THREAD)
-        self._listed: dict[str, tuple[Any, Mapping[str, Any]]] = {}  # a client; markets by native
+        self._listed: dict[str, tuple[Any, Mapping[str, Any]]] = {}  # client, markets by native
 
     async def __aenter__(self) -> Self:
         await self._worker.start()
@@ -114,7 +114,7 @@ class Library:
         await self._worker.stop(STOP_S)
 
     async def markets(self, name: str) -> bytes:
-        """Read the markets of an exchange, in the form for `through_ccxt.parse_instruments`.
+        """Read the markets of an exchange, in the format of `through_ccxt.parse_instruments`.
 
         Raises:
             ExchangeFailed: ccxt could not load them in time.
@@ -226,7 +226,7 @@ def redirected(urls: Any, to: ExchangeSettings) -> Any:
 
 
 def http_session(bytes_max: int) -> Any:
-    """Make an aiohttp session whose responses fail beyond `bytes_max` decompressed bytes."""
+    """Create an aiohttp session whose responses fail beyond `bytes_max` decompressed bytes."""
     import aiohttp  # installed with ccxt
 
     class Bounded(aiohttp.ClientResponse):

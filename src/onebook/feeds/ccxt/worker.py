@@ -1,8 +1,8 @@
 """An event loop in its own thread, for a library that starts background tasks.
 
-Every task created in the loop has an owner, including the library's: `Tasks` tracks them through
-the loop's task factory, ends their owner when there are too many, and cancels the rest. Coroutines
-run in new `contextvars` contexts, so that the library has its own decimal context.
+Every task created in the loop has an owner, including the library's own tasks: `Tasks` tracks them
+through the loop's task factory, ends the owner if there are too many, and cancels them at the end.
+Coroutines run in new `contextvars` contexts, so that the library has its own decimal context.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 log = logging.getLogger("onebook.feeds")
 
-START_S: Final = 10.0  # timeout for the thread to run its loop
+START_S: Final = 10.0  # timeout of starting the thread's loop
 
 T = TypeVar("T")
 
@@ -25,9 +25,9 @@ class Tasks:
     """The tasks created in one context: `own` makes the running task the first of them.
 
     Args:
-        tasks_max: Maximum number at one time.
-        on_failed: Called with None when there are more, and with the exception of a failed
-            callback, since its work, such as further reading, was not done.
+        tasks_max: Maximum number of concurrent tasks.
+        on_failed: Called with None if there are more, and with the exception of a failed callback,
+        because its work, such as further reading, was not done.
     """
 
     def __init__(self, tasks_max: int, on_failed: Callable[[Exception | None], None]) -> None:
@@ -115,7 +115,7 @@ class Worker:
         await self._stopping.wait()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an uncaught exception; one of a callback is passed to its owner's `on_failed`."""
+        """Log an uncaught exception; pass one of a callback to its owner's `on_failed`."""
         error = context.get("exception")
         log.info("%s: %s (%r)", self._name, context.get("message"), error)
         handle = context.get("handle")

@@ -23,14 +23,14 @@ from onebook.ops.livecheck.report import (
     Traffic,
 )
 
-FRAMES_MIN: Final = 5  # intervals of a book before its pace is judged
-SLOWER_FACTOR: Final = 3.0  # a median of this many stated intervals is slower than stated
-SLOWER_MIN_S: Final = 0.25  # and at least this much longer: networks and loops jitter
+FRAMES_MIN: Final = 5  # intervals of a book before its rate is judged
+SLOWER_FACTOR: Final = 3.0  # "slower": the median is this multiple of the stated interval,
+SLOWER_MIN_S: Final = 0.25  # and at least this much longer, because networks and event loops jitter
 AHEAD_S: Final = 1.0  # data this far in the future indicates a wrong clock
-SILENT_MIN_S: Final = 5.0  # a busy book is silent after this time,
-SILENT_FACTOR: Final = 20.0  # and after this many of its intervals
-SAME_LOOKS_MIN: Final = 3  # inspections in which two books were equal
-UNSHOWN_FRAMES: Final = 20  # frames of levels without best prices before them is a finding
+SILENT_MIN_S: Final = 5.0  # "silent": no data for this time,
+SILENT_FACTOR: Final = 20.0  # and for this multiple of the usual interval
+SAME_LOOKS_MIN: Final = 3  # inspections with equal books before they count as the same
+UNSHOWN_FRAMES: Final = 20  # depth frames without an earlier best price that are a finding
 INTERVAL: Final = "data interval, median"
 DEPTH: Final = "depth"
 ORDER: Final = {Grade.FAULT: 0, Grade.WARNING: 1, Grade.NOTE: 2}
@@ -47,14 +47,14 @@ def exchange_report(
     old_s: float,
     now: float,
 ) -> ExchangeReport:
-    """Make the report of one exchange.
+    """Return the report of one exchange.
 
     Args:
         observer: The observations.
-        listed: Its instrument list.
-        missing: Symbols that were requested and are not traded there.
-        own_addresses: Whether the operator overrides its addresses.
-        seconds: How long its books were followed.
+        listed: The instrument list.
+        missing: Requested symbols that are not traded there.
+        own_addresses: Whether the operator overrides the addresses.
+        seconds: How long the books were followed.
         interrupted: Whether the check was ended early.
         old_s: Age on arrival above which data is old (`FeedLimits.old_s`).
         now: Monotonic seconds.
@@ -100,7 +100,7 @@ def exchange_report(
 def finding(
     kind: FindingKind, detail: str = "", *, symbol: str = "", count: int = 1, example: str = ""
 ) -> LiveFinding:
-    """Make a finding with the grade and the sentence of its kind."""
+    """Return a finding with the grade and sentence of its kind."""
     return LiveFinding(kind, kind.grade, kind.sentence, symbol, detail, count, example)
 
 
@@ -217,7 +217,7 @@ def _book(book: FollowedBook) -> BookReport:
 
 
 def _comparisons(observer: Observer, books: Sequence[FollowedBook]) -> tuple[Comparison, ...]:
-    """List the comparisons, or why a book has none."""
+    """Return the comparisons, or the reason why a book has none."""
     made = observer.comparisons
     compared = {each.symbol for each in made}
     return (

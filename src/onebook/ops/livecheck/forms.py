@@ -1,7 +1,7 @@
 """Forms and redacted examples of frames for a report.
 
-A form is the frame with its numbers and free texts replaced by their types, so that frames of one
-kind have one form and a new or renamed member shows as a new form.
+A form is the frame with numbers and free texts replaced by their types. Frames of one kind share a
+form; a new or renamed member shows as a new form.
 """
 
 import getpass
@@ -17,10 +17,10 @@ import msgspec
 EXAMPLE_CHARACTERS: Final = 300
 FORM_CHARACTERS: Final = 400
 FORM_BYTES_MAX: Final = 1 << 16  # longer frames are not decoded for their form
-BINARY_BYTES: Final = 64  # of a binary frame, in an example
+BINARY_BYTES: Final = 64  # of a binary frame shown in an example
 MEMBERS_MAX: Final = 40
 DEPTH_MAX: Final = 6
-WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would match ordinary text
+WORD_CHARACTERS_MIN: Final = 2  # a one-letter host or user name would match ordinary text
 
 # A short text that names a kind of frame, such as "welcome" or "SUBSCRIBE".
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_. @*-]{0,39}")
@@ -57,7 +57,7 @@ class Redactor:
         self._own = re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])(?::\d+)?")
 
     def text(self, text: str, *, characters: int = EXAMPLE_CHARACTERS) -> str:
-        """Redact a text and cut it to some characters, one line."""
+        """Redact a text and cut it to one line of at most `characters`."""
         text = text[: 4 * characters]
         text = _PRIVATE_MEMBER.sub(r'\1"<private>"', text)
         text = self._own.sub("<own>", text)
@@ -69,7 +69,7 @@ class Redactor:
         return text if len(text) <= characters else f"{text[: characters - 3]}..."
 
     def frame(self, frame: bytes) -> str:
-        """Show the start of a frame; of a binary one in hexadecimal."""
+        """Show the start of a frame, in hexadecimal if it is binary."""
         head = frame[: 4 * EXAMPLE_CHARACTERS]
         text = head.decode(errors="replace")
         if "\ufffd" not in text[:-1] and _CONTROL.search(text) is None:

@@ -1,7 +1,7 @@
-"""Observes the traffic of one exchange, its connector and its books, and changes nothing.
+"""Observes the traffic of one exchange, its connector and its books, without changing anything.
 
-An `Observer` watches the feeds of one exchange: it sees frames as their recorder, the connector's
-outputs through `observed`, and the health of the books. If REST bodies seed the books, it requests
+An `Observer` gets every frame (the feeds use it as their recorder), the connector's outputs
+(through `observed`), and the health of the books. If REST bodies seed the books, it requests
 another body for a live book and compares both at the same sequence number.
 """
 
@@ -43,15 +43,15 @@ from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck.forms import Redactor, form_of
 from onebook.ops.livecheck.report import Comparison, FindingKind
 
-COMPARED_LEVELS: Final = 25  # best levels a side
-COMPARED_TRIES_MAX: Final = 5  # bodies in a row that are newer than the stream
-FORMS_MAX: Final = 40  # of one exchange; frames of further forms are only counted
-DATA_FORMS_MAX: Final = 20  # frames of levels, and of best prices, whose form is taken
-SETTLED_S: Final = 2.0  # after this, frames of a book's last subscription no longer arrive
-WORDS_MAX: Final = 20  # different texts of one kind of finding
-INTERVALS_MAX: Final = 20_000  # of one book
-LEADS_MAX: Final = 20_000  # of one exchange
-AHEAD_MAX: Final = 1_000  # best prices of one book that the levels have not reached
+COMPARED_LEVELS: Final = 25  # best levels per side
+COMPARED_TRIES_MAX: Final = 5  # consecutive bodies that are newer than the stream
+FORMS_MAX: Final = 40  # per exchange; frames of other forms are only counted
+DATA_FORMS_MAX: Final = 20  # depth frames and tops whose form is recorded
+SETTLED_S: Final = 2.0  # after this, no frames of a book's last subscription arrive
+WORDS_MAX: Final = 20  # different texts per kind of finding
+INTERVALS_MAX: Final = 20_000  # per book
+LEADS_MAX: Final = 20_000  # per exchange
+AHEAD_MAX: Final = 1_000  # tops per book that the depth has not reached
 SENT_MAX: Final = 10_000
 
 Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
@@ -74,12 +74,12 @@ class FollowedBook(Struct, eq=False):
     reason: Reason | None = None
     detail: str = ""
     data_frames: int = 0
-    heard_at: float | None = None  # the last data or heartbeat of this book
+    heard_at: float | None = None  # last data or heartbeat of this book
     intervals_s: deque[float] = field(default_factory=lambda: deque(maxlen=INTERVALS_MAX))
-    bids: int = 0  # most levels seen
+    bids: int = 0  # maximum number of levels
     asks: int = 0
-    one_sided: int = 0  # looks at which the live book lacked a side
-    behind: int = 0  # bodies in a row that were newer than the stream
+    one_sided: int = 0  # inspections in which a side of the live book was empty
+    behind: int = 0  # consecutive bodies that were newer than the stream
     awaits_body: bool = False
     wants_body: bool = False
     before: tuple[float, Levels] | None = None  # the book before its second subscription
@@ -100,9 +100,9 @@ class Observer:
     """Observations of one exchange.
 
     Args:
-        exchange: Its facts.
-        books: Its books.
-        redactor: For examples and foreign texts.
+        exchange: The exchange's facts.
+        books: The exchange's books.
+        redactor: Redacts examples and texts of the exchange.
         recorder: Records the frames, if requested.
         clock: Returns the time of frames.
     """
@@ -124,26 +124,26 @@ class Observer:
         self.noted: dict[tuple[FindingKind, str, str], Noted] = {}
         self.comparisons: list[Comparison] = []
         self.sent: deque[float] = deque(maxlen=SENT_MAX)
-        self.heartbeats: deque[float] = deque(maxlen=SENT_MAX)  # the exchange's
-        self.pings: deque[float] = deque(maxlen=SENT_MAX)  # heartbeats that we sent
-        self.heard_at: float | None = None  # data or a heartbeat of the connection
+        self.heartbeats: deque[float] = deque(maxlen=SENT_MAX)  # sent by the exchange
+        self.pings: deque[float] = deque(maxlen=SENT_MAX)  # sent by us
+        self.heard_at: float | None = None  # last data or heartbeat of the connection
         self.unheard_max_s = 0.0
         self.late_max_s = 0.0  # maximum delay of this process
-        self.ages_s: tuple[float, float] | None = None  # least and most age of data
-        self.tops: TopCounts | None = None  # of the books' fast best prices, if there are any
-        self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # of new best prices over the levels
+        self.ages_s: tuple[float, float] | None = None  # minimum and maximum age of data
+        self.tops: TopCounts | None = None  # of the fast best prices, if any
+        self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # of new tops over the depth
         self._books = books
         self._redactor = redactor
         self._recorder = recorder
         self._clock = clock
         self._names: tuple[str, ...] = ()
         self._stopped = False
-        # When a book last became live, ceased to be, or was seeded.
+        # When a book last became live, stopped being live, or was seeded.
         self._moved_at = clock.monotonic()
         books.subscribe(on_health=self._health_changed)
 
     def follow(self, instrument: Instrument) -> None:
-        """Observe a book from now on."""
+        """Start observing a book."""
         self.followed[instrument] = FollowedBook(instrument, self._clock.monotonic())
         names = {text for each in self.followed for text in _spellings(each)}
         self._names = tuple(sorted(names, key=len, reverse=True))
@@ -160,13 +160,13 @@ class Observer:
         return replace(self.exchange, connector=connector)
 
     def stop(self) -> None:
-        """Stop counting: the check closes its own connections."""
+        """Stop counting, because the check closes its own connections."""
         self._stopped = True
 
     def note(
         self, kind: FindingKind, detail: str = "", *, symbol: str = "", example: str = ""
     ) -> None:
-        """Count a finding; once a kind has enough texts, further ones count as the last."""
+        """Count a finding; once a kind has enough texts, others count as the last one."""
         if self._stopped:
             return
         key = (kind, symbol, self._redactor.text(detail))
@@ -262,8 +262,9 @@ class Observer:
     def _without_output(self, frame: bytes, now: float) -> None:
         """Count a frame without outputs.
 
-        Deltas that wait for a body or are older than one, and late frames of an unsubscribed book,
-        have none either: it is a finding only while all books were live and unchanged for a while.
+        This is a finding only if all books have been live and unchanged for a while: deltas that
+        wait for a body or are older than one, and late frames of an unsubscribed book, have no
+        outputs either.
         """
         live = all(each.health is Health.LIVE for each in self.followed.values())
         if not live or now - self._moved_at < SETTLED_S:
@@ -350,7 +351,7 @@ class Observer:
             if followed.before is not None:
                 self._compare_in_time(followed, book, now)
             return
-        followed.heard_at = None  # the following pause is not an interval of the exchange
+        followed.heard_at = None  # so that the pause does not count as an interval of the exchange
         assert book.reason is not None
         self._invalidated(book, book.reason, symbol)
 
@@ -402,7 +403,7 @@ class Observer:
                     both = f"{book.instrument.symbol} and {other.instrument.symbol}"
                     self.note(FindingKind.SAME_BOOK, both)
 
-    # Comparisons.
+    # Comparisons
 
     def want_bodies(self) -> None:
         """Request another snapshot of each seeded live book with its next frame."""
@@ -428,8 +429,8 @@ class Observer:
     def seeded(self, instrument: Instrument, outputs: Sequence[Output], connector: Seeded) -> None:
         """Compare a live book with the snapshot that is about to replace it.
 
-        The outputs lead from the body to the last state of the stream, so that both books are of
-        one state, unless the body is the newer one.
+        The outputs bring the body to the last state of the stream, so that both books have the same
+        state unless the body is newer.
         """
         self._moved_at = self._clock.monotonic()
         followed, book = self.followed.get(instrument), self._books.get(instrument)
@@ -495,7 +496,7 @@ class Observer:
 
 
 class WatchedConnector:
-    """Delegates to a connector and passes its outputs to the observer too."""
+    """Delegates to a connector and also passes its outputs to the observer."""
 
     def __init__(self, inner: Connector, observer: Observer) -> None:
         self.inner = inner
@@ -546,7 +547,7 @@ class WatchedSeeded(WatchedConnector):
     inner: Seeded  # type: ignore[assignment]
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Process one frame; a body that arrives on the socket is compared."""
+        """Process one frame; compare a body that arrives on the socket."""
         outputs = tuple(super().received(frame))
         seeds = [each.instrument for each in outputs if type(each) is Snapshot]
         for instrument in seeds:
@@ -560,7 +561,7 @@ class WatchedSeeded(WatchedConnector):
         return (*outputs, *more)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Process a body; the body of a live book is compared."""
+        """Process a body; compare the body of a live book."""
         outputs = tuple(super().fetched(instrument, body))
         self.observer.seeded(instrument, outputs, self.inner)
         return outputs
@@ -589,7 +590,7 @@ def _spellings(instrument: Instrument) -> set[str]:
 
 
 def _without_numbers(words: str) -> str:
-    """Mask numbers, so that sentences that differ only in numbers count as one."""
+    """Mask numbers, so that texts that differ only in numbers count as one."""
     return "".join("#" if each.isdigit() else each for each in words)
 
 
@@ -599,7 +600,7 @@ def _same(one: Book, other: Book) -> bool:
 
 
 def _differences(one: Levels, other: Levels, depth: int) -> tuple[int, int, str]:
-    """Return how many levels were compared, how many differ, and the first that does."""
+    """Return the number of compared levels, of differing ones, and the first difference."""
     levels = differing = 0
     first = ""
     for side, mine, theirs in zip(("bid", "ask"), one, other, strict=True):

@@ -65,8 +65,7 @@ class FindingKind(StrEnum):
     REQUEST_REFUSED = (
         "request_refused",
         Grade.FAULT,
-        "The exchange refused a request that subscribes to no followed book, such as an "
-        "unsubscription.",
+        "The exchange refused a request that is not a subscription, such as an unsubscription.",
     )
     SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange reported too many requests."
     MAINTENANCE = "maintenance", Grade.WARNING, "The exchange does not match orders now."
@@ -138,7 +137,7 @@ class LiveFinding(Struct, frozen=True):
 
 
 class Measure(Struct, frozen=True):
-    """A stated quantity and its measured value; None if unknown."""
+    """A quantity with its stated and measured value; None if unknown."""
 
     name: str
     unit: str
@@ -199,7 +198,7 @@ class BookReport(Struct, frozen=True):
 
 
 class SeenForm(Struct, frozen=True):
-    """A form of frame, its count and one example."""
+    """A form of frames with its count and an example."""
 
     form: str
     kind: str
@@ -250,7 +249,7 @@ class ExchangeReport(Struct, frozen=True):
 
 
 class LiveReport(Struct, frozen=True):
-    """The whole report."""
+    """The complete report."""
 
     format: str
     onebook: str
@@ -271,7 +270,7 @@ def whole_report(
     seconds: float,
     interrupted: bool,
 ) -> LiveReport:
-    """Make the report of all exchanges on this platform."""
+    """Return the report of all exchanges on this platform."""
     return LiveReport(
         format=FORMAT,
         onebook=__version__,

@@ -33,18 +33,18 @@ from onebook.ops.livecheck.report import (
 from onebook.rest import Rest
 
 AT_ONCE_MAX: Final = 8
-SYMBOLS: Final = 2  # followed at each exchange by default
+SYMBOLS: Final = 2  # followed per exchange by default
 LOOK_S: Final = 0.25
-LIST_S: Final = 30.0  # one page of a list, with its waits and retries
-COMPARE_AT: Final = (0.3, 0.8)  # shares of the time at which bodies are requested
+LIST_S: Final = 30.0  # timeout of one page of a list, including waits and retries
+COMPARE_AT: Final = (0.3, 0.8)  # shares of the duration after which bodies are requested
 RESUBSCRIBE_AT: Final = 0.55
-AGAIN_MAX_S: Final = 30.0  # beyond the time, for the book of a second subscription
-# A silent stream is checked over REST within shares of the time.
+AGAIN_MAX_S: Final = 30.0  # additional time for the book of a second subscription
+# Shares of the duration within which a silent stream is checked over REST.
 PROBE_SHARE: Final = 0.2
 DEAD_SHARE: Final = 0.2
 BASES: Final = ("BTC", "ETH", "SOL", "XRP")
 QUOTES: Final = ("USDT", "USD", "USDC", "EUR", "KRW", "JPY", "AUD", "BTC")
-TWIN_QUOTES: Final = ("USD", "USDC")  # dollars under two names, whose books may be one
+TWIN_QUOTES: Final = ("USD", "USDC")  # two names of the dollar that may share one book
 
 log = logging.getLogger("onebook.livecheck")
 
@@ -54,8 +54,8 @@ class LiveCheck:
 
     Args:
         exchanges: The exchanges to check, with the operator's settings.
-        settings: Limits and waits.
-        seconds: Seconds for which each is followed.
+        settings: Limits and timeouts.
+        seconds: How long each exchange is followed.
         symbols: The symbols to follow; default: two that the exchange trades.
         recorders: Record the frames, by exchange.
     """
@@ -103,7 +103,7 @@ class LiveCheck:
         return self.report()
 
     def report(self) -> LiveReport:
-        """Return the report of the exchanges that were checked so far."""
+        """Return the report of the exchanges checked so far."""
         return whole_report(
             tuple(self.done[name] for name in self.exchanges if name in self.done),
             started_at_ms=self._started_at_ms,
@@ -134,11 +134,11 @@ class ExchangeCheck:
     """Checks one exchange.
 
     Args:
-        exchange: Its facts, with the operator's addresses.
-        settings: Limits and waits.
-        seconds: Seconds for which it is followed.
-        symbols: The symbols to follow; default: two that it trades.
-        recorder: Records its frames.
+        exchange: The exchange's facts, with the operator's addresses.
+        settings: Limits and timeouts.
+        seconds: How long the exchange is followed.
+        symbols: The symbols to follow; default: two that the exchange trades.
+        recorder: Records the frames.
         stop: Ends the check early.
     """
 
@@ -235,7 +235,7 @@ class ExchangeCheck:
         name = self.exchange.name
         symbols = list(self._symbols) or defaults(catalogue.pairs(name))
         if self._recorded:
-            symbols = symbols[: self.exchange.limits.topics]  # a recording has one connection
+            symbols = symbols[: self.exchange.limits.topics]  # a recording has only one connection
         chosen = []
         for symbol in symbols:
             instrument = catalogue.instrument(name, symbol)
@@ -274,7 +274,7 @@ class ExchangeCheck:
                 marks.pop(0)[1]()
 
     def _awaits(self, over_s: float) -> bool:
-        """Return whether there is still time for a second subscription to deliver its book."""
+        """Return whether a second subscription still has time to deliver its book."""
         again = any(
             each.before is not None and each.health is not Health.OFFLINE
             for each in self.observer.followed.values()
@@ -282,7 +282,7 @@ class ExchangeCheck:
         return again and over_s < min(self.exchange.snapshot_s, AGAIN_MAX_S)
 
     def _resubscribe(self, supervisor: Supervisor, instrument: Instrument) -> None:
-        """Unsubscribe from a book and subscribe again, on the connection that others share."""
+        """Unsubscribe from a book and subscribe again on the same connection as the others."""
         shared = any(
             instrument in feed.instruments and len(feed.instruments) > 1
             for feed in supervisor.feeds(self.exchange.name)
@@ -310,8 +310,8 @@ class ExchangeCheck:
 def defaults(pairs: Sequence[str]) -> list[str]:
     """Choose the symbols to follow.
 
-    Two pairs of well-known coins, and a coin's pairs in two dollar currencies, because both may be
-    names of one book.
+    These are two pairs of well-known coins, and a coin's pairs in two dollar currencies, which may
+    share one book.
     """
     listed = set(pairs)
     known = [f"{base}/{quote}" for quote in QUOTES for base in BASES if f"{base}/{quote}" in listed]
@@ -323,7 +323,7 @@ def defaults(pairs: Sequence[str]) -> list[str]:
 
 
 def own_hosts(exchange: Exchange) -> list[str]:
-    """Return the hosts of an exchange's addresses that are not its published ones."""
+    """Return the hosts of an exchange's addresses that differ from the published ones."""
     published = EXCHANGES.get(exchange.name)
     facts = [] if published is None else [published, *published.channels.values()]
     known = {urlsplit(url).hostname for each in facts for url in (each.ws_url, each.rest_url)}
@@ -332,7 +332,7 @@ def own_hosts(exchange: Exchange) -> list[str]:
 
 
 def _hurried(seconds: float) -> FeedLimits:
-    """Return limits with which a silent stream is found within the time of the check."""
+    """Return limits that detect a silent stream within the duration of the check."""
     return replace(
         LIMITS,
         probe_first_s=min(LIMITS.probe_first_s, seconds * PROBE_SHARE),
@@ -344,7 +344,7 @@ def _hurried(seconds: float) -> FeedLimits:
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Keep the feeds' log lines out of the terminal: the report has the same facts."""
+    """Keep the feeds' log lines out of the terminal, because the report has the same facts."""
     feeds = logging.getLogger("onebook")
     level = feeds.level
     feeds.setLevel(logging.CRITICAL)

@@ -133,7 +133,7 @@ def _booked(entry: LedgerRow, context: RowContext, details: FundDetails) -> Reco
     """A deposit or withdrawal that the ledger has."""
     listed, returned = details.listed, details.returned
     status = _status(entry, returned)
-    meaning = meaning_of(entry.type, "", incoming=entry.incoming)
+    meaning = meaning_of(entry.type, "", entry.incoming)
     fees = fees_of((entry,), meaning.fee) if status.moves else ()
     amount = unsigned(entry.amount)
     moved = money(entry.currency, amount) if status.moves and amount != "0" else UNSET
@@ -172,7 +172,7 @@ def _given_back(entry: LedgerRow, context: RowContext) -> Record:
 
     It is an event of its own; both have Kraken's `refid` as their native id.
     """
-    meaning = meaning_of(entry.type, "", incoming=entry.incoming)
+    meaning = meaning_of(entry.type, "", entry.incoming)
     amount = unsigned(entry.amount)
     record = _fund(
         entry.type,
@@ -260,7 +260,7 @@ def _fund(
 ) -> Record:
     deposit = kind == DEPOSIT
     way = Direction.IN if deposit else Direction.OUT
-    meaning = meaning_of(kind, "", incoming=deposit)
+    meaning = meaning_of(kind, "", deposit)
     txid = text(listed, "txid") if listed else None
     bank = currency in MONEY
     return Record(

@@ -8,9 +8,12 @@ clients recorded. The sign of the amount can decide the meaning: a transfer with
 airdrop or the removal of a delisted coin. An unknown type becomes kind `other` and is counted.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from onebook.transactions.mapping import Meaning
+
+WORDS_MAX: Final = 4_096  # of the ledger, whose meaning is kept
 
 DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
 CONVERSIONS, MARGIN, FUTURES = "conversions", "margin", "futures"
@@ -120,7 +123,8 @@ ROUTES: Final = {
 }
 
 
-def meaning_of(kind: str, subtype: str, *, incoming: bool) -> Meaning:
+@lru_cache(maxsize=WORDS_MAX)
+def meaning_of(kind: str, subtype: str, incoming: bool) -> Meaning:
     """The meaning of a ledger row, by its type, its subtype and the sign of its amount."""
     found = SUBTYPES.get((kind, subtype)) or TYPES.get(kind, UNKNOWN)
     return found if isinstance(found, Meaning) else found[not incoming]

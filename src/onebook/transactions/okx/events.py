@@ -17,15 +17,14 @@ named after its instrument, order and trade; every other event after the smalles
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, show
-from onebook.transactions.decimals import negated, subtract, unsigned
+from onebook.core import canonicals, difference, iso
+from onebook.transactions.decimals import negated, unsigned
 from onebook.transactions.mapping import (
     LINE,
     PATTERNS_MAX,
@@ -97,6 +96,9 @@ from onebook.transactions.record import (
 JOIN_MS: Final = 3_000  # bills of a fill share their instant, those of a move are a second apart
 NOTHING_LISTED: Final[Mapping[str, Record | None]] = {}
 CONVERT_KEY: Final = "convert"
+FILL_KEYS: Final = ("fill:", "order:")
+GAINING: Final = frozenset({"2", "8"})  # types by which a contract gains: fills and funding
+LINEAR: Final = frozenset({"SWAP", "FUTURES"})
 REPAYING: Final = frozenset({"4", "29"})  # types by which a debt is repaid with another coin
 
 
@@ -163,27 +165,38 @@ def records_of(
         listed: By bill, the record of a list that it belongs to; None, if that moved nothing.
     """
     rows = list(rows)
-    bills = sorted(
-        (row for row in rows if isinstance(row, Bill)),
-        # Rows of one time come in any order, and the records may not depend on it.
-        key=lambda bill: (bill.at_ms, len(bill.id), bill.id, bill.wallet),
-    )
-    fills = sorted(
-        (row for row in rows if isinstance(row, ListedFill)), key=lambda each: each.row_id
-    )
+    bills = [row for row in rows if type(row) is Bill]
+    if len(bills) > 1:  # rows of one time come in any order, and the records may not depend on it
+        bills.sort(key=_place)
+    fills: list[ListedFill] = []
+    conversions: list[ListedConversion] = []
+    if len(bills) < len(rows):
+        fills = [row for row in rows if isinstance(row, ListedFill)]
+        fills.sort(key=lambda each: each.row_id)
+        conversions = [row for row in rows if isinstance(row, ListedConversion)]
     if not bills:
         return [unbooked(fill, context) for fill in fills]
-    conversions = [row for row in rows if isinstance(row, ListedConversion)]
     records: list[Record] = []
-    booked: dict[str, Record] = {}
-    own = [bill for bill in bills if bill.native not in listed]
+    booked: dict[str, tuple[Record, str]] = {}  # by bill: its event, and the id of its line
+    own = [bill for bill in bills if bill.native not in listed] if listed else bills
     for event in events_of(own, context, fills, conversions) if own else ():
         records += event.records
-        booked.update((bill.native, event.records[0]) for bill in event.bills)
+        first = event.records[0]
+        for bill, line in zip(event.bills, first.related, strict=True):
+            booked[bill.native] = first, line
     for bill in bills:
-        event_record = booked.get(bill.native) or listed.get(bill.native)
-        records.append(_line(bill, context, event_record))
+        found = booked.get(bill.native)
+        if found is not None:
+            records.append(_line(bill, context, *found))
+        else:
+            fund = listed.get(bill.native)
+            records.append(_line(bill, context, fund, line_id(context, bill)))
     return records
+
+
+def _place(bill: Bill) -> tuple[int, int, str, str]:
+    """The place of a bill in its event: by its time, then by its number."""
+    return bill.at_ms, len(bill.id), bill.id, bill.wallet
 
 
 def events_of(
@@ -194,14 +207,14 @@ def events_of(
 ) -> list[OkxEvent]:
     """The events of one group of bills."""
     first, key = bills[0], group_key(bills[0])
-    if key.startswith(("fill:", "order:")):
+    if key.startswith(FILL_KEYS):
         if first.inst_type in CONTRACT_KINDS and not numbered(first.trade_id):
             # One bill is one fill of a contract, and the list names it.
             return [contract_fill([bill], context, fill_named(bill, fills)) for bill in bills]
         fill = fills[0] if fills else None
         if first.inst_type in CONTRACT_KINDS:
             return [contract_fill(bills, context, fill)]
-        if len({bill.currency for bill in bills}) > 1 or first.inst_type in SPOT_KINDS:
+        if first.inst_type in SPOT_KINDS or len({bill.currency for bill in bills}) > 1:
             return [spot_fill(bills, context, fill)]
     if key.startswith("move:"):
         return _moves(bills, context)
@@ -213,38 +226,35 @@ def events_of(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _line(bill: Bill, context: BillContext, event: Record | None) -> Record:
+def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> Record:
     """A bill as a line of its account's ledger: what moved, and the balance around it."""
-    meaning = bill.meaning
+    meaning, currency = bill.meaning, bill.currency
+    gross, change, after = bill.gross, bill.change, bill.balance
     pattern = _line_pattern(
         context.environment,
         meaning,
         bill.native_type,
-        bill.currency,
+        currency,
         bill.wallet,
-        direction_of(bill.change),
+        direction_of(change),
         None if event is None else event.type,
     )
-    gross, change, after = bill.gross, bill.change, bill.balance
-    fees = fees_of((bill,), meaning.fee) if bill.fee != "0" else ()
-    moved: Money | UnsetType = UNSET
-    if gross != "0":
-        moved = money(bill.currency, unsigned(gross))
     given = gross[0] == "-"
+    amount = gross[1:] if given else gross
+    moved: Money | UnsetType = UNSET if gross == "0" else money(currency, amount)
+    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
     return replace(
         pattern,
-        transactionId=line_id(context, bill),
+        transactionId=line,
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees),
-        description=Description(
-            TITLES[LINE], f"{pattern.description.desc} {change} {bill.currency}"
-        ),
+        fee=first_fee(fees) if fees else None,
+        description=Description(TITLES[LINE], f"{pattern.description.desc} {change} {currency}"),
         datetime=iso(bill.at_ms),
-        amount=unsigned(change),
+        amount=amount if change is gross else unsigned(change),
         balance=Balance(
-            before=None if after is None else show(subtract(Decimal(after), Decimal(change))),
+            before=None if after is None else difference(after, change),
             after=after,
             change=change,
             cash_flow=_cash_flow(bill),
@@ -261,8 +271,9 @@ def _cash_flow(bill: Bill) -> str | None:
 
     Not of isolated positions, whose margin moves with the fill, nor of options, which have a price.
     """
-    gains = bill.type in ("2", "8") and bill.inst_type in ("SWAP", "FUTURES")
-    return bill.pnl if gains and bill.margin_mode != "isolated" else None
+    if bill.inst_type not in LINEAR or bill.type not in GAINING or bill.margin_mode == "isolated":
+        return None
+    return bill.pnl
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -460,16 +471,18 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         direction_of(bill.gross),
         bill.type,
     )
-    fees, amount = fees_of((bill,), meaning.fee), unsigned(bill.gross)
+    gross = bill.gross
+    given = gross[0] == "-"
+    amount = gross[1:] if given else gross
+    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
     moved: Money | UnsetType = UNSET if amount == "0" else money(bill.currency, amount)
-    given = bill.gross[0] == "-"
     record = replace(
         pattern,
         transactionId=make_id(context, "event", bill.native),
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, change_words(pattern, bill.currency, bill.change, amount)
         ),
@@ -477,7 +490,7 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         amount=amount,
         fees=fees,
         ids=Ids(native=bill.native, order_id=bill.order_id or None),
-        related=line_ids(context, (bill,)),
+        related=(line_id(context, bill),),
     )
     if bill.inst_id and bill.inst_type in CATEGORIES:
         record = _of_instrument(record, bill, context)

@@ -23,7 +23,6 @@ from onebook.transactions.mapping import (
     PATTERNS_MAX,
     Meaning,
     Row,
-    direction_of,
     first_fee,
     holder_of,
     require,
@@ -140,17 +139,9 @@ class BillLeg(NamedTuple):
     """The bills of one currency in an exchange, and the sum of their changes without fees."""
 
     bills: tuple[Bill, ...]
+    currency: str
     amount: str
-
-    @property
-    def currency(self) -> str:
-        """What was given or received."""
-        return self.bills[0].currency
-
-    @property
-    def unsigned(self) -> str:
-        """How much of it."""
-        return unsigned(self.amount)
+    unsigned: str
 
 
 def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
@@ -160,15 +151,21 @@ def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
         by_currency.setdefault(bill.currency, []).append(bill)
     given: list[BillLeg] = []
     received: list[BillLeg] = []
-    for found in by_currency.values():
-        amount = show(add(*(Decimal(bill.gross) for bill in found)))
-        if amount != "0":
-            (given if amount[0] == "-" else received).append(BillLeg(tuple(found), amount))
+    for currency, found in by_currency.items():
+        amount = found[0].gross
+        if len(found) > 1:
+            amount = show(add(*(Decimal(bill.gross) for bill in found)))
+        if amount[0] == "-":
+            given.append(BillLeg(tuple(found), currency, amount, amount[1:]))
+        elif amount != "0":
+            received.append(BillLeg(tuple(found), currency, amount, amount))
     return given, received
 
 
 def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, ...]:
     """The fields that an exchange of one leg lacks."""
+    if sent is not None and received is not None:
+        return ()
     return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
 
 
@@ -178,7 +175,7 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
     market = context.markets.find(CATEGORIES.get(first.inst_type, "spot"), first.inst_id)
     traded, others = _traded(bills, market)
     given, received = legs_of(traded)
-    sent, got = next(iter(given), None), next(iter(received), None)
+    sent, got = given[0] if given else None, received[0] if received else None
     meaning = first.meaning if first.meaning.kind in REALISING else TRADE
     pattern = _fill_pattern(
         context.environment,
@@ -187,43 +184,40 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
         _side(first, market, sent, got, fill),
         sides_lacking(sent, got),
     )
-    base = next((leg for leg in (sent, got) if leg and leg.currency == market.base), None)
-    quote = next((leg for leg in (sent, got) if leg and leg is not base), None)
+    base, quote = sent, got
+    if sent is None or sent.currency != market.base:
+        base, quote = got, sent
+        if got is None or got.currency != market.base:
+            base, quote = None, sent or got
     fees = fees_of(traded, meaning.fee)
-    fees += tuple(
-        Fee(bill.currency, negated(bill.change), None, meaning.fee, "fee") for bill in others
-    )
+    if others:
+        fees += tuple(
+            Fee(bill.currency, negated(bill.change), None, meaning.fee, "fee") for bill in others
+        )
     price = _price(bills, fill)
     main = base or got or sent
+    amount, at_ms = main.unsigned if main else "0", max([bill.at_ms for bill in bills])
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
-        timestamp=max(bill.at_ms for bill in bills),
+        timestamp=at_ms,
         sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
         receivedCurrency=money(got.currency, got.unsigned) if got else UNSET,
-        fee=first_fee(fees),
-        description=Description(
-            pattern.description.title, _trade_words(pattern, main.unsigned if main else "0", price)
-        ),
-        amount=main.unsigned if main else "0",
+        fee=first_fee(fees) if fees else None,
+        description=Description(pattern.description.title, _trade_words(pattern, amount, price)),
+        datetime=iso(at_ms),
+        amount=amount,
+        price=price,
+        quantity=base.unsigned if base else None,
+        value=quote.unsigned if quote else None,
         fees=fees,
         ids=_fill_ids(first, fill),
         related=line_ids(context, bills),
     )
-    return OkxEvent(
-        [
-            replace(
-                record,
-                datetime=iso(record.timestamp),
-                asset=main.currency if main else pattern.asset,
-                price=price,
-                quantity=base.unsigned if base else None,
-                quantity_unit="base" if base else None,
-                value=quote.unsigned if quote else None,
-            )
-        ],
-        tuple(bills),
-    )
+    asset = main.currency if main else pattern.asset
+    if base is None or asset != pattern.asset:
+        record = replace(record, asset=asset, quantity_unit="base" if base else None)
+    return OkxEvent([record], tuple(bills))
 
 
 def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], list[Bill]]:
@@ -232,14 +226,16 @@ def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], li
     The quote of a market on USD can be any of several dollars.
     """
     pair = {market.base, market.quote}
+    coins = {bill.currency for bill in bills}
+    if coins == pair or market.base is None:
+        return list(bills), []
     base = next((bill for bill in bills if bill.currency == market.base), None)
-    quoted = any(bill.currency == market.quote for bill in bills)
-    if market.base is not None and base is not None and not quoted:
+    if base is not None and market.quote not in coins:
         given = base.gross[0] == "-"
         others = (bill for bill in bills if bill.gross != "0" and (bill.gross[0] == "-") != given)
         pair |= {bill.currency for bill in others}
-    traded = [bill for bill in bills if market.base is None or bill.currency in pair]
-    return traded, [bill for bill in bills if bill not in traded]
+    traded = [bill for bill in bills if bill.currency in pair]
+    return traded, [bill for bill in bills if bill.currency not in pair]
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -259,6 +255,7 @@ def _fill_pattern(
         side=side,
         asset=market.base or market.symbol,
         instrument=market,
+        quantity_unit="base",
         incomplete=lacking,
     )
 
@@ -292,7 +289,12 @@ def _contract_side(bill: Bill, fill: ListedFill | None) -> str | None:
 
 def _price(bills: Sequence[Bill], fill: ListedFill | None) -> str | None:
     listed = canonicals(fill.row.get("fillPx"))[0] if fill is not None else None
-    return listed or next((bill.price for bill in bills if bill.price), None)
+    if listed:
+        return listed
+    for bill in bills:
+        if bill.price:
+            return bill.price
+    return None
 
 
 def _trade_words(pattern: Record, amount: str, price: str | None) -> str:
@@ -325,7 +327,9 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
 
     An option has a price that is paid by the fill itself.
     """
-    first = max(bills, key=lambda bill: (bill.size is not None, bill.pnl != "0"))
+    first = bills[0]
+    if len(bills) > 1:
+        first = max(bills, key=lambda bill: (bill.size is not None, bill.pnl != "0"))
     meaning = first.meaning
     market = context.markets.find(CATEGORIES[first.inst_type], first.inst_id)
     pattern = _contract_pattern(
@@ -336,12 +340,12 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
     paid = first.inst_type == "OPTION" or meaning.kind not in REALISING
     gross = moved.pop(first.currency, "0") if paid else "0"
     size = unsigned(first.size or "0")
-    at_ms = max(bill.at_ms for bill in bills)
+    at_ms = max([bill.at_ms for bill in bills])
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
         timestamp=at_ms,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, f"{pattern.label} {size} {market.symbol}"
         ),
@@ -397,32 +401,42 @@ def _realised(
     fill: Record, currency: str, gained: str, context: BillContext, *, context_market: TradedMarket
 ) -> Record:
     """What a fill of a contract realised; its lines are those of the fill."""
-    record = replace(
-        BLANK,
+    given = gained[0] == "-"
+    amount = gained[1:] if given else gained
+    moved = money(currency, amount)
+    return replace(
+        _realised_pattern(context.environment, fill.native_type, currency, context_market, given),
         transactionId=make_id(context, "pnl", f"{fill.transactionId}:{currency}"),
         timestamp=fill.timestamp,
-        label="Realised PnL",
+        sentCurrency=moved if given else UNSET,
+        receivedCurrency=UNSET if given else moved,
         description=Description(TITLES[FUTURES], f"Realised {gained} {currency}"),
         datetime=fill.datetime,
-        environment=context.environment,
-        type=FUTURES,
-        unified_type=FUTURES,
-        kind="closed_pnl",
-        native_type=fill.native_type,
-        account=fill.account,
-        direction=direction_of(gained),
-    )
-    record = replace(
-        record,
-        asset=currency,
-        amount=unsigned(gained),
-        instrument=context_market,
+        amount=amount,
         position=Position(realised_pnl=gained),
         ids=fill.ids,
         related=(fill.transactionId,),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _realised_pattern(
+    environment: str, native_type: str | None, currency: str, market: TradedMarket, given: bool
+) -> Record:
+    return replace(
+        BLANK,
+        label="Realised PnL",
+        environment=environment,
+        type=FUTURES,
+        unified_type=FUTURES,
+        kind="closed_pnl",
+        native_type=native_type,
+        account=holder_of(TRADING),
+        direction=Direction.OUT if given else Direction.IN,
+        asset=currency,
+        instrument=market,
         related_type=FUTURES,
     )
-    return _with_amount(record, currency, gained)
 
 
 def unbooked(fill: ListedFill, context: BillContext) -> Record:
@@ -435,6 +449,7 @@ def unbooked(fill: ListedFill, context: BillContext) -> Record:
         pattern = _contract_pattern(context.environment, CONTRACT, market, side, "fill")
     else:
         pattern = _fill_pattern(context.environment, TRADE, market, side, ())
+        pattern = replace(pattern, quantity_unit=None)
     return replace(
         pattern,
         transactionId=make_id(context, "unbooked", fill.row_id),

@@ -8,6 +8,7 @@ adds codes every month; one that is not here is kind `other`, and is counted.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from onebook.transactions.mapping import Meaning
@@ -16,6 +17,8 @@ DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
 CONVERSIONS, FIAT, FUTURES = "conversions", "fiat", "futures"
 TRANSFERS, EARN, LOANS, FEES = "transfers", "earn", "loans", "fees"
 OTHERS, HOLDINGS, LEDGER = "other", "holdings", "ledger"
+
+CODES_MAX: Final = 4_096  # of bills, whose meaning is kept
 
 # The unified name of our types, where there is one.
 UNIFIED: Final = {
@@ -221,7 +224,8 @@ OUTSIDE: Final = {
 }  # fmt: skip
 
 
-def trading_meaning(kind: str, subtype: str, inst_type: str, *, incoming: bool) -> Meaning:
+@lru_cache(maxsize=CODES_MAX)
+def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> Meaning:
     """What a bill of the trading account means."""
     if kind in TRADING_TYPES or subtype in STANDALONE:
         found = TRADING_SUBTYPES.get(subtype) or TRADING_TYPES.get(kind, UNKNOWN)
@@ -233,7 +237,7 @@ def trading_meaning(kind: str, subtype: str, inst_type: str, *, incoming: bool) 
     return meaning
 
 
-def funding_meaning(kind: str, *, incoming: bool) -> Meaning:
+def funding_meaning(kind: str, incoming: bool) -> Meaning:
     """What a bill of the funding account means."""
     found = FUNDING_TYPES.get(kind, UNKNOWN)
     return found if isinstance(found, Meaning) else found[not incoming]

@@ -1,4 +1,4 @@
-"""For operators: an allowance per key, and the audit trail of their changes."""
+"""Allowance per key, and the audit trail."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Several peppers: the pepper of each digest, so that a pepper can be replaced."""
+"""Several peppers: each digest has a pepper, so that peppers can be replaced."""
 
 import sqlalchemy as sa
 from alembic import op
