@@ -42,7 +42,7 @@ class ExportsFull(Exception):
     """The directory of exports has no room for another file."""
 
 
-class RowBlock(Struct, frozen=True, array_like=True):
+class FileBlock(Struct, frozen=True, array_like=True):
     """The position of some rows in a file, and the times of the newest and oldest of them."""
 
     offset: int
@@ -60,7 +60,7 @@ class StoredExport(Struct, frozen=True):
     """
 
     path: Path
-    blocks: tuple[RowBlock, ...]
+    blocks: tuple[FileBlock, ...]
     rows: int
     key: bytes | None
 
@@ -83,7 +83,7 @@ class StoredExport(Struct, frozen=True):
 class _Index(Struct, frozen=True):
     """The index at the end of a file."""
 
-    blocks: tuple[RowBlock, ...]
+    blocks: tuple[FileBlock, ...]
     rows: int
 
 
@@ -239,13 +239,13 @@ def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 def _write(
     file: BinaryIO, plain: bytes, name: str, key: bytes | None, oldest_ms: int, newest_ms: int
-) -> RowBlock:
+) -> FileBlock:
     offset, body = file.tell(), zlib.compress(plain, COMPRESSION)
     if key is not None:
         nonce = os.urandom(NONCE_BYTES)
         body = nonce + AESGCM(key).encrypt(nonce, body, _bound_to(name, offset))
     file.write(body)
-    return RowBlock(offset, len(body), newest_ms, oldest_ms)
+    return FileBlock(offset, len(body), newest_ms, oldest_ms)
 
 
 def _opened(body: bytes, key: bytes | None, name: str, offset: int) -> bytes:
