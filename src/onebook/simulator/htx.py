@@ -4,7 +4,7 @@ With 150 levels a frame has the changes of 100 ms; with 20 levels it is sent at 
 levels. Both name the states of the market by one `seqNum`, so that a number of 20 levels is that of
 a state that the next frame of 150 levels includes.
 
-A subscription brings only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
+A subscription sends only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
 answer to `req`, which a connection may send once in 100 ms (here counted over a second, together
 with all other requests). With 5 and 20 levels, a side that did not change is absent. With 150 and
 400 levels it is empty, and if nothing changed within 100 ms a frame with two empty sides is sent;
