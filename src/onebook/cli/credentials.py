@@ -242,7 +242,7 @@ async def _checked_there(
     try:
         found = msgspec.convert(answer, ValidationBody)
     except msgspec.ValidationError as error:
-        message = f"{url} answers in another form: {error}."
+        message = f"{url} sent an unexpected answer: {error}."
         raise Unavailable("damaged_answer", message) from None
     return Validation(exchange, found.message, found.account_info if found.success else None)
 

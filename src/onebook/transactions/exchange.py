@@ -1,9 +1,9 @@
 """The adapter of an exchange: common code, parametrised by an `ExchangeDefinition`.
 
-Adding an exchange means writing an `ExchangeDefinition` (facts, and functions that sign requests,
-interpret answers, list instruments and read pages) and naming it in `registry`. Connections,
-limits, retries, markets and environments are part of `ExchangeAdapter`; windows, paging, order,
-duplicates and cursors are part of the service (`walk`, `service`).
+To add an exchange, write an `ExchangeDefinition` (facts, and functions that sign requests,
+interpret answers, list instruments and read pages) and add it to `registry`. `ExchangeAdapter`
+provides connections, limits, retries, markets and environments; the service (`walk`, `service`)
+provides windows, paging, order, deduplication and cursors.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
@@ -47,15 +47,15 @@ Ask = Callable[[Call], Awaitable[Reply]]
 
 
 class ExchangeDefinition(Struct, frozen=True, kw_only=True):
-    """What the author of an adapter writes.
+    """Everything that the author of an adapter writes.
 
     Args:
         entry: Names, types, addresses and bookkeeping.
         sources: Every source by its name, in the order of answers.
         api: Limits, and the functions that sign a request and interpret an answer.
-        reader: Makes the reader of an account, one for each request of a client.
+        reader: Creates the reader of an account, one per client request.
         instruments: Fetches the instrument list of a category, page by page.
-        listed: Turns a row of that list into a market.
+        listed: Converts a row of that list to a market.
         guess: Derives a market that is no longer listed from its category and symbol.
         streams: Its private WebSockets; without any, what is new is found by reading the lists.
         poll_factor: Its polling interval as a multiple of that of others: for tight limits.
@@ -77,12 +77,12 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeAdapter:
-    """An exchange of the transaction interface.
+    """An exchange as used by the transaction service.
 
     Args:
-        settings: Addresses in place of the exchange's own, and the reserved share of limits.
+        settings: Addresses that replace the exchange's own, and the reserved share of limits.
         clock: Time and sleeping.
-        transport: In place of the connection pool.
+        transport: Replaces the connection pool.
         random: For jitter.
         shared_folder: Folder of the state shared by the processes of this machine: nonces of keys
             (`Nonces`) and limits of the address (`AddressWindow`); None: nothing is shared.
@@ -205,7 +205,7 @@ class ExchangeAdapter:
 
     @property
     def poll_factor(self) -> float:
-        """Its polling interval as a multiple of that of others."""
+        """Its polling interval relative to other exchanges."""
         return self._definition.poll_factor
 
     def streams(self, environment: Environment) -> tuple[PrivateStream, ...]:
@@ -225,7 +225,7 @@ class ExchangeAdapter:
         """Prepare a connection to a private stream in an environment.
 
         Raises:
-            SourceFailed: The exchange gives no token.
+            SourceFailed: The exchange issues no token.
         """
         token, region = "", credentials.fields.get(HOST_FIELD.name, "")
         if self._definition.stream_token is not None:
@@ -237,7 +237,7 @@ class ExchangeAdapter:
         return StreamOpening(url + facts.path, account_id, messages)
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """Result of the last signed request of the first account; None before it."""
+        """Result of the last signed request for the first account; None before it."""
         site = self._sites.get(environment)
         return None if site is None else site.verdict
 
@@ -247,7 +247,7 @@ class ExchangeAdapter:
 
 
 class AccountSession:
-    """Signed requests to one account of an exchange, and its markets, for one request of a client.
+    """Signed requests to one account of an exchange, and its markets, for one client request.
 
     `reader` is the part that the adapter implements. `exports` is None where nothing is exported.
     """
@@ -298,7 +298,7 @@ class AccountSession:
         return tuple(self._site.hosts)
 
     def has(self, field: str) -> bool:
-        """Whether the operator has set an optional field of the credentials."""
+        """Whether the operator set an optional field of the credentials."""
         return bool(self._credentials.fields.get(field))
 
     def now_ms(self) -> int:
@@ -306,10 +306,10 @@ class AccountSession:
         return self._client.clock.wall_ms()
 
     async def ask(self, call: Call) -> Reply:
-        """Send a signed request, with retries while they may help; the reply has no failure.
+        """Send a signed request, and retry while that may help; the reply has no failure.
 
         Raises:
-            SourceFailed: The exchange does not answer, or refuses.
+            SourceFailed: The exchange does not answer, or refuses the request.
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
@@ -322,12 +322,12 @@ class AccountSession:
         )
 
     async def load_markets(self, category: str) -> None:
-        """Load the markets of a category, unless they are known and recent."""
+        """Load the markets of a category unless they are known and recent."""
         await self._cache.load(category, self._retries)
 
 
 def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, dict[str, str]]:
-    """The address of each host by environment: the operator's, else the exchange's."""
+    """The address of each host by environment: the operator's if set, else the exchange's."""
     override = settings.overrides.get(entry.name) or AccountUrls()
     given = _given(override)
     found = {each: dict(hosts) for each, hosts in entry.hosts.items()}

@@ -1,4 +1,4 @@
-"""The exchanges of the transaction interface; a new one is one line here."""
+"""The exchanges of the transaction interface; adding one is one line here."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from onebook.transactions.export_jobs import ExportJobs
 from onebook.transactions.kraken import KRAKEN
 from onebook.transactions.okx import OKX
 
-SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
+SHARED: Final = "exchanges"  # the folder of nonces and address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     each.entry.name: each
     for each in (
@@ -34,8 +34,7 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
     unknown = [name for name in settings.exchanges if name not in EXCHANGES]
     if unknown:
         raise ConfigError(
-            f"transactions.exchanges names {', '.join(unknown)}; "
-            f"supported are {', '.join(EXCHANGES)}."
+            f"transactions.exchanges names {', '.join(unknown)}; supported: {', '.join(EXCHANGES)}."
         )
     wanted = settings.exchanges or EXCHANGES
     return {name: each for name, each in EXCHANGES.items() if name in wanted}

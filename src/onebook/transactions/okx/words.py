@@ -1,10 +1,10 @@
-"""OKX's codes of bills, and what they mean; pure.
+"""OKX's codes of bills, and their meanings; pure.
 
 - Trading account: `type` and `subType` of https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-3-months
 - Funding account: `type` of https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 
-A code says what happened, the sign of the change says which way: one code can mean two events. OKX
-adds codes every month; one that is not here is kind `other`, and is counted.
+A code states the kind of event and the sign of the change its direction, so one code can mean two
+events. OKX adds codes every month; an unknown one is kind `other`, and is counted.
 """
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ TITLES: Final = {
 
 
 Codes = Iterable[int]
-# What a code means where the change is above zero, and where it is below.
+# The meanings of a code if the change is positive, and if it is negative.
 Signed = tuple[Meaning, Meaning]
 
 DEPOSIT: Final = Meaning(DEPOSITS, "deposit", "Deposit", "network")
@@ -79,8 +79,8 @@ CLAWBACK: Final = Meaning(FUTURES, "adjustment", "Adjustment")
 
 GIFT: Final[Signed] = (BONUS, ADJUSTMENT)
 DROPPED: Final[Signed] = (AIRDROP, ADJUSTMENT)
-YIELD: Final[Signed] = (REWARD, EARNED)  # below zero a yield is taken back
-LENT: Final[Signed] = (REWARD, INTEREST)  # received by who lends, paid by who borrows
+YIELD: Final[Signed] = (REWARD, EARNED)  # a negative yield is taken back
+LENT: Final[Signed] = (REWARD, INTEREST)  # received by lenders, paid by borrowers
 SHARED: Final[Signed] = (BONUS, FEE)  # a share of a trader's profit
 REBATE: Final[Signed] = (REFUND, FEE)
 
@@ -90,7 +90,7 @@ TRADING_TYPES: Final[dict[str, Meaning | Signed]] = {
     "1": TRANSFER,
     "2": CONTRACT,
     "3": DELIVERY,
-    "4": REPAID,  # by force
+    "4": REPAID,  # forced
     "5": LIQUIDATION,
     "6": TRANSFER,  # margin of an isolated position
     "7": INTEREST,
@@ -99,7 +99,7 @@ TRADING_TYPES: Final[dict[str, Meaning | Signed]] = {
     "10": CLAWBACK,
     "11": CONVERSION,
     "12": CUSTODY,  # strategies and bots
-    "13": CONTRACT,  # hedges of its own (DDH)
+    "13": CONTRACT,  # OKX's delta hedges (DDH)
     "14": CONTRACT,  # block trades
     "15": (BORROWED, REPAID),  # quick margin
     "16": BORROWED,
