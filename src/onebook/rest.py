@@ -58,6 +58,14 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class Timed(NamedTuple):
+    """The body of an answer, and between which monotonic times it was requested and received."""
+
+    body: bytes
+    sent_at: float
+    received_at: float
+
+
 def _has_no_password(record: logging.LogRecord) -> bool:
     """Return whether a log record of httpcore is without the password of a proxy."""
     return "roxy-Authorization" not in record.getMessage()
@@ -273,6 +281,25 @@ class Rest:
         answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
         return data_of(answer, url)
 
+    async def timed(self, url: str, *, weight: float = 1, total_s: float, bytes_max: int) -> Timed:
+        """GET a URL once, with the times of this request alone: without the wait for the budget.
+
+        Raises:
+            ExchangeFailed: No 200 response within `total_s`.
+        """
+        request = self._client.build_request("GET", url)
+        name = authority(request.url)
+        deadline = self._clock.monotonic() + total_s
+        await self._wait_turn(name, weight, deadline)
+        sent_at = self._clock.monotonic()
+        try:
+            answer = await self._answered(name, request, weight, deadline, bytes_max)
+        except TimeoutError:
+            raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
+        except TryAgain as again:
+            raise again.failure from None
+        return Timed(data_of(answer, url), sent_at, self._clock.monotonic())
+
     async def post(
         self,
         url: str,
@@ -323,18 +350,9 @@ class Rest:
         async def attempt(number: int) -> Answer:
             await self._wait_turn(name, weight, deadline)
             try:
-                left_s = max(0.0, deadline - self._clock.monotonic())
-                answer = await self._once(request, left_s, bytes_max)
+                answer = await self._answered(name, request, weight, deadline, bytes_max)
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
-            except Uninflatable as error:
-                raise TryAgain(ExchangeFailed(f"{name}: unreadable answer: {error}.")) from None
-            except httpx.TransportError as error:
-                if isinstance(error, UNSENT):
-                    self._hosts[name].quota.give_back(weight)
-                reason = f"{name} cannot be reached: {plain(error)}."
-                raise TryAgain(ExchangeFailed(reason)) from None
-            self._hold(name, answer)
             if answer.status in RETRIED and number < attempts:
                 raise TryAgain(ExchangeFailed(f"{name} answered {answer.status}."))
             return answer
@@ -345,6 +363,23 @@ class Rest:
             failed=lambda number, again: self._back_off_s(number, deadline, again.failure),
             sleep=self._clock.sleep,
         )
+
+    async def _answered(
+        self, name: str, request: httpx.Request, weight: float, deadline: float, bytes_max: int
+    ) -> Answer:
+        """Send a request once and note the pause that the answer demands."""
+        try:
+            left_s = max(0.0, deadline - self._clock.monotonic())
+            answer = await self._once(request, left_s, bytes_max)
+        except Uninflatable as error:
+            raise TryAgain(ExchangeFailed(f"{name}: unreadable answer: {error}.")) from None
+        except httpx.TransportError as error:
+            if isinstance(error, UNSENT):
+                self._hosts[name].quota.give_back(weight)
+            reason = f"{name} cannot be reached: {plain(error)}."
+            raise TryAgain(ExchangeFailed(reason)) from None
+        self._hold(name, answer)
+        return answer
 
     async def _wait_turn(self, name: str, weight: float, deadline: float) -> None:
         host = self._hosts.setdefault(name, Host(UNSTATED))

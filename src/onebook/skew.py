@@ -4,14 +4,17 @@ Two measurements bound it. A message cannot arrive before it was sent, so the le
 arrival and the exchange's time within a window is at least the offset. A request for the exchange's
 time was answered between its sending and its arrival, so the one with the least round trip gives
 the offset to half of that. Exchange times are Unix times, ours monotonic seconds, so that a step of
-this machine's clock changes nothing. No I/O, no clock.
+this machine's clock changes nothing. Two clocks run apart by up to `DRIFT`, by which a measurement
+widens as it ages. No I/O, no clock.
 """
 
 from collections import deque
 from typing import Final, NamedTuple
 
 WINDOW_S: Final = 30.0  # the least difference of the present and of the last window counts
-REQUESTS_MAX: Final = 8  # answers of which the one with the least round trip counts
+REQUESTS_MAX: Final = 16  # answers of which the one with the least error counts
+ANSWER_S: Final = 600.0  # age up to which an answer counts
+DRIFT: Final = 50e-6  # most by which the rates of two clocks differ
 
 
 class Offset(NamedTuple):
@@ -24,6 +27,26 @@ class Offset(NamedTuple):
     error_s: float | None
 
 
+class Least(NamedTuple):
+    """The least difference of arrival and the exchange's time in a window, and when it arrived."""
+
+    difference_s: float
+    at: float
+
+
+class TimeAnswer(NamedTuple):
+    """The offset by one answer, to plus or minus the error, and when it arrived."""
+
+    error_s: float
+    offset_s: float
+    at: float
+
+    def bounds(self, now: float) -> tuple[float, float]:
+        """Return the least and the most that the offset can be now."""
+        error_s = self.error_s + DRIFT * (now - self.at)
+        return self.offset_s - error_s, self.offset_s + error_s
+
+
 class ClockSkew:
     """Measurements of the clock of one exchange, and the offset that follows from them."""
 
@@ -31,39 +54,55 @@ class ClockSkew:
 
     def __init__(self) -> None:
         self._window_ends = float("-inf")
-        self._least: float | None = None  # arrival minus exchange time in this window
-        self._least_before: float | None = None  # and in the one before
-        self._answers: deque[tuple[float, float]] = deque(maxlen=REQUESTS_MAX)  # error, offset
+        self._least: Least | None = None  # in this window
+        self._least_before: Least | None = None  # and in the one before
+        self._answers: deque[TimeAnswer] = deque(maxlen=REQUESTS_MAX)
 
     def received(self, at_us: int, received_at: float) -> None:
         """Record a message by the exchange's time and its arrival."""
-        difference_s = received_at - at_us / 1_000_000
+        least = Least(received_at - at_us / 1_000_000, received_at)
         if received_at >= self._window_ends:
             is_next = received_at < self._window_ends + WINDOW_S
             self._least_before = self._least if is_next else None
-            self._least = difference_s
+            self._least = least
             self._window_ends = received_at + WINDOW_S
-        elif self._least is None or difference_s < self._least:
-            self._least = difference_s
+        elif self._least is None or least < self._least:
+            self._least = least
 
     def answered(
         self, at_us: int, sent_at: float, received_at: float, *, resolution_us: int = 1_000
     ) -> None:
-        """Record the exchange's answer to a request for its time, which it cut to a resolution."""
+        """Record the exchange's answer to a request for its time, which it cut to a resolution.
+
+        If it contradicts the answers before it, one of the clocks was set: all measurements before
+        it are dropped.
+        """
         half_s = resolution_us / 2_000_000
         offset_s = (sent_at + received_at) / 2 - at_us / 1_000_000 - half_s
-        self._answers.append(((received_at - sent_at) / 2 + half_s, offset_s))
+        answer = TimeAnswer((received_at - sent_at) / 2 + half_s, offset_s, received_at)
+        low, high = answer.bounds(received_at)
+        for each in self._answers:
+            least, most = each.bounds(received_at)
+            if least > high or most < low:
+                self._answers.clear()
+                self._least = self._least_before = None
+                self._window_ends = float("-inf")
+                break
+        self._answers.append(answer)
 
-    def offset(self) -> Offset | None:
+    def offset(self, now: float) -> Offset | None:
         """Return the offset of monotonic time; None before the first measurement."""
         known = [each for each in (self._least, self._least_before) if each is not None]
         least = min(known, default=None)
-        if not self._answers:
-            return None if least is None else Offset(least, None)
-        error_s, offset_s = min(self._answers)
-        low, high = offset_s - error_s, offset_s + error_s
-        if least is None or least >= high:
-            return Offset(offset_s, error_s)
-        if least < low:  # requests and messages are stamped by different clocks
-            return Offset(least, None)
-        return Offset((low + least) / 2, (least - low) / 2)
+        bounds = [each.bounds(now) for each in self._answers if now - each.at <= ANSWER_S]
+        if not bounds:
+            return None if least is None else Offset(least.difference_s, None)
+        low = max(each[0] for each in bounds)
+        high = min(each[1] for each in bounds)
+        if least is not None:
+            # Arrival is never before sending, so messages bound the offset from above.
+            most = min(each.difference_s + DRIFT * (now - each.at) for each in known)
+            if most < low:  # requests and messages are stamped by different clocks
+                return Offset(least.difference_s, None)
+            high = min(high, most)
+        return Offset((low + high) / 2, (high - low) / 2)

@@ -7,8 +7,8 @@
             else:
                 print(view.problem or view.stale_exchanges)
 
-`Onebook` is the same without asyncio; `watch` streams only books. The package imports nothing of
-the server. What it shares with the library is in `onebook.orderbook`.
+`Onebook` is the same without asyncio; its `watch` streams only books. The package imports nothing
+from the server. Code shared with the library is in `onebook.orderbook`.
 """
 
 from importlib import import_module
@@ -20,6 +20,7 @@ from onebook.client.link import ViewUpdates
 from onebook.client.options import FillRequest, SubscribeOptions, SymbolOptions
 from onebook.client.view import BookView, ViewSide
 from onebook.client.watch import watch
+from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import Fill, FillPart
 from onebook.orderbook import (
     BookLevel,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from onebook.client.service import AsyncOnebook
     from onebook.client.usage import KeyUsage
 
-# Imported when first used: httpx takes longer to import than all the rest.
+# Imported on first use: httpx takes longer to import than everything else.
 _LATER = {
     "AsyncOnebook": "service",
     "KeyUsage": "usage",
@@ -58,6 +59,8 @@ __all__ = [
     "BookSession",
     "BookTimes",
     "BookView",
+    "Crossing",
+    "CrossingReport",
     "ExchangeHealth",
     "ExchangeTimes",
     "Fill",

@@ -1,7 +1,7 @@
 """Validation of the service's messages and answers before they are used.
 
-A shape is a type, or several; {name: shape} for an object, where "name?" may be absent and EVERY
-stands for all names; [shape] for a list; or a function that returns what is wrong.
+A shape is a type or a tuple of types; {name: shape} for an object, where "name?" may be absent and
+EVERY stands for all names; [shape] for a list; or a function that returns the fault.
 """
 
 import json
@@ -15,7 +15,7 @@ from onebook.client.failures import Unavailable
 
 EVERY = "*"
 NUMBER = (int, Decimal)
-MAYBE = (int, Decimal, NoneType)  # null where a side is empty
+MAYBE = (int, Decimal, NoneType)  # null if a side is empty
 _NUMBERS = frozenset(NUMBER)
 _TEXT = frozenset((str,))
 WORDS = {
@@ -32,13 +32,13 @@ def exact(text: str | bytes) -> Any:
     """Parse JSON without binary floats.
 
     Raises:
-        ValueError: It is not JSON.
+        ValueError: The text is not JSON.
     """
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except ArithmeticError:  # of Decimal
+    except ArithmeticError:  # from Decimal
         raise ValueError("a number is out of range") from None
 
 
@@ -83,7 +83,7 @@ def require(kind: str, value: Any, shape: Any) -> None:
     """Validate a message of the service.
 
     Raises:
-        Unavailable: It is invalid.
+        Unavailable: The message is invalid.
     """
     if found := fault_of(value, shape):
         sentence = f"The service sent an invalid {kind}: {found.removeprefix('.').strip()}."
@@ -132,6 +132,16 @@ _ROUTES = [
         "split": [{**_PART, "fee": NUMBER, "limit": NUMBER}],
     }
 ]
+_CROSSING = {
+    "phase": str,
+    "buy": str,
+    "sell": str,
+    "lasted_ms": int,
+    **{f"{name}?": NUMBER for name in ("amount", "buy_limit", "sell_limit")},
+    **{f"{name}?": NUMBER for name in ("gross", "profit", "percent")},
+    "buy_age_ms?": int,
+    "sell_age_ms?": int,
+}
 _MAYBE_INT = (int, NoneType)
 _LAYER = {"exchange": _MAYBE_INT, "received": int}
 _TIMES = {"top": _LAYER, "depth": _LAYER, "offset": _MAYBE_INT, "error": _MAYBE_INT}
@@ -149,6 +159,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "ages": {EVERY: int},
         "coverage": {EVERY: {"bids": MAYBE, "asks": MAYBE}},
         "fill": {"buy": fills, "sell": fills},
+        "crossings": [_CROSSING],
         "times": {"merged": int, "sent": int, "exchanges": {EVERY: _TIMES}},
     }
     levels = [_level_of(split=bool(options.get("split")))]
@@ -164,11 +175,13 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             **requested,
         },
     }
+    short = {"symbol": str, "bid": _best_fault, "ask": _best_fault, **requested}
     update = {**book, "update_number": int, "skipped?": int}
     return {
         "aggregated_orderbook_update": update,
         "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
-        "best": {"symbol": str, "bid": _best_fault, "ask": _best_fault, **requested},
+        "best": short,
+        "crossing": short,
         "aggregated_orderbook_data": book,
         "exchange_status": {
             "symbol": str,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from time import time_ns
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from onebook.clock import iso_us
+from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
 from onebook.health import Health, Reason
 from onebook.orderbook import (
@@ -88,7 +89,7 @@ class ViewSide(list[BookLevel], BookLevels):
 
 
 class StatusReport(NamedTuple):
-    """What an `exchange_status` says of an exchange."""
+    """The content of an `exchange_status` for an exchange."""
 
     state: Health
     reason: Reason | None
@@ -105,12 +106,13 @@ class BookView(OrderBookState):
     with the reason. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
     a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
     "sell": [...]}) is the cost of each size requested with the option `fill`:
-    a `Fill`, or with the option `fees` a `Route`. `timestamp` is the
-    service's time of the update; of a lost view, this machine's time of the loss. `view` is the
-    client's name of a second view of the symbol. `members` are the exchanges that are merged.
-    `skipped` is the number of states that the service had between this update and the one before,
-    because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
-    has neither a `timestamp` nor `market_stats`. `times` is None unless requested.
+    a `Fill`, or with the option `fees` a `Route`. `crossings` are `CrossingReport`s, empty unless
+    requested. `timestamp` is the service's time of the update; for a lost view, this machine's time
+    of the loss. `view` is the client's name of a second view of the symbol. `members` are the
+    exchanges that are merged. `skipped` is the number of states that the service had between this
+    update and the previous one, because this client did not read. With `on` and `mode="delta"`, an
+    update after the first has neither a `timestamp` nor `market_stats`. `times` is None unless
+    requested.
     """
 
     symbol: str
@@ -125,6 +127,7 @@ class BookView(OrderBookState):
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | None]] = field(default_factory=dict)
     fills: dict[str, list[Any]] = field(default_factory=dict)
+    crossings: tuple[CrossingReport, ...] = ()
     timestamp: str = ""
     update_number: int = 0
     view: str = ""
@@ -144,7 +147,7 @@ class BookView(OrderBookState):
         if not self.timestamp:
             return 0
         time = datetime.fromisoformat(self.timestamp)
-        if time.tzinfo is None:  # of a service with `gateway.reference_compatible`
+        if time.tzinfo is None:  # from a service with `gateway.reference_compatible`
             time = time.replace(tzinfo=UTC)
         return (time - EPOCH) // timedelta(microseconds=1)
 
@@ -169,7 +172,7 @@ class BookView(OrderBookState):
         """The exchange of a book of one exchange.
 
         Raises:
-            ValueError: The book is of several.
+            ValueError: The book is of several exchanges.
         """
         return only_exchange([*self.members, *self.rejected])
 
@@ -241,7 +244,7 @@ class BookView(OrderBookState):
                 message.get("detail", ""),
             )
             return True
-        if message["type"] == "best":
+        if message["type"] in SHORT_UPDATES:
             self._take_best(message)
             return True
         if message["type"] == "aggregated_orderbook_delta":
@@ -280,7 +283,7 @@ class BookView(OrderBookState):
         self.skipped = message.get("skipped", 0)
 
     def _take_best(self, message: dict[str, Any]) -> None:
-        """Take a short update: the best levels, and nothing of the others."""
+        """Apply a short update: only the best levels."""
         self.bids, self.asks = ViewSide.pair(
             *([_level(raw)] if (raw := message[side]) else [] for side in ("bid", "ask"))
         )
@@ -291,13 +294,14 @@ class BookView(OrderBookState):
         self.skipped = 0
 
     def _take_extras(self, data: Mapping[str, Any]) -> None:
-        """Take the members that a view has only if they were requested."""
+        """Read the members that a view only has if they were requested."""
         self.ages = data.get("ages", {})
         self.coverage = {name: _decimals(ends) for name, ends in data.get("coverage", {}).items()}
         self.fills = {
             direction: [_fill(direction, each) for each in found]
             for direction, found in data.get("fill", {}).items()
         }
+        self.crossings = tuple(map(_crossing, data.get("crossings", ())))
         times = data.get("times")
         self.times = None if times is None else _times(times)
 
@@ -332,12 +336,12 @@ def _price(level: BookLevel) -> Decimal:
     return level.price
 
 
-# Counts are no quantities of the market.
+# Counts are not market quantities.
 _COUNTS = frozenset(("participating_exchanges",))
 
 
 def _decimals(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of an object as `Decimal`; whole ones arrive as ints."""
+    """Numbers of an object as `Decimal`; whole numbers arrive as ints."""
     return {
         name: Decimal(value) if type(value) is int and name not in _COUNTS else value
         for name, value in numbers.items()
@@ -365,6 +369,15 @@ def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill | Route:
         uncovered=tuple(raw["uncovered"]),
         split=parts,
     )
+
+
+def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
+    named = (raw["phase"], raw["buy"], raw["sell"], raw["lasted_ms"])
+    if "amount" not in raw:  # it ended
+        return CrossingReport(*named, None, None, None)
+    figures = (Decimal(raw[name]) for name in Crossing._fields[2:])
+    crossing = Crossing(raw["buy"], raw["sell"], *figures)
+    return CrossingReport(*named, crossing, raw["buy_age_ms"], raw["sell_age_ms"])
 
 
 def _times(raw: Mapping[str, Any]) -> BookTimes:
@@ -395,6 +408,7 @@ def _route(direction: Any, raw: Mapping[str, Any]) -> Route:
     )
 
 
+SHORT_UPDATES: Final = ("best", "crossing")  # without levels, of `on` with `mode: "delta"`
 _ROUTE_NUMBERS = (
     *("size", "amount", "notional", "fees", "net", "average", "net_average", "worst", "unplaced"),
     "extra",
@@ -430,7 +444,7 @@ def _level(raw: Any) -> BookLevel:
 
 
 def _side_of(levels: Iterable[BookLevel]) -> tuple[Sequence[str], FillSide]:
-    """Levels with `amounts` as integers, and the exchanges by bit."""
+    """Levels with integer `amounts`, and the exchanges as bits."""
     levels = list(levels)
     names = sorted({name for level in levels for name in level.exchanges})
     bits = {name: bit for bit, name in enumerate(names)}

@@ -33,7 +33,7 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, View, canonical, canonicals, iso, texts
+    from onebook.core._core import Book, View, canonical, canonicals, difference, iso, texts
 except ModuleNotFoundError as error:
     if error.name != "onebook.core._core":
         raise
@@ -42,6 +42,7 @@ except ModuleNotFoundError as error:
         View,
         canonical,
         canonicals,
+        difference,
         iso,
         texts,
     )
@@ -78,6 +79,7 @@ __all__ = [
     "View",
     "canonical",
     "canonicals",
+    "difference",
     "iso",
     "record_id",
     "show",

@@ -1,20 +1,25 @@
 """Canonical text of numbers and times, with a fast path for input that is canonical already.
 
-Nearly every number from an exchange is. All other input goes to the reference implementation, so
-the two can only differ in `is_canonical`.
+Nearly every number from an exchange is, or is but for zeros at its end. All other input goes to the
+reference implementation, so the two can only differ in `canonical_length`, and in differences of
+numbers of up to 18 digits.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.unicode cimport (
     PyUnicode_1BYTE_DATA, PyUnicode_1BYTE_KIND, PyUnicode_GET_LENGTH, PyUnicode_KIND,
+    PyUnicode_Substring,
 )
 
 from onebook.core.reference.canonical import canonical as reference_canonical
+from onebook.core.reference.canonical import difference as reference_difference
 from onebook.core.reference.canonical import iso as reference_iso
 
 cdef enum:
     CHARS_MAX = 200
+    ZEROS_CHARS_MAX = 60  # of a number with zeros at its end
+    INTEGER_DIGITS_MAX = 18  # of a difference in 64 bits
     ISO_CHARS = 24
     DAY_MS = 86_400_000
     ERA_DAYS = 146_097  # of 400 years
@@ -27,40 +32,53 @@ cdef inline bint is_digit(uint8_t char) noexcept nogil:
     return <uint8_t>(char - c"0") < 10
 
 
-cdef bint is_canonical(const uint8_t *text, Py_ssize_t length) noexcept nogil:
-    """Whether the text is `0`, or -?(0 | [1-9][0-9]*)(.[0-9]*[1-9])? and not zero."""
+cdef Py_ssize_t canonical_length(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """Length of the canonical number at the start of a text that has only zeros behind it; else 0.
+
+    Canonical is `0`, or -?(0 | [1-9][0-9]*)(.[0-9]*[1-9])? and not zero.
+    """
     cdef Py_ssize_t at = text[0] == c"-"
+    cdef Py_ssize_t point
     cdef bint below_one
     if at == length or not is_digit(text[at]):
-        return False
+        return 0
     below_one = text[at] == c"0"
     at += 1
     while not below_one and at < length and is_digit(text[at]):
         at += 1
-    if at == length:
-        return not below_one or length == 1
-    if text[at] != c"." or text[length - 1] == c"0" or at == length - 1:
-        return False
-    for at in range(at + 1, length):
-        if not is_digit(text[at]):
-            return False
-    return True
+    if at < length:
+        point = at
+        if text[point] != c"." or point == length - 1:
+            return 0
+        for at in range(point + 1, length):
+            if not is_digit(text[at]):
+                return 0
+        if text[length - 1] != c"0":
+            return length
+        if length > ZEROS_CHARS_MAX:  # the reference refuses some of these
+            return 0
+        while text[length - 1] == c"0":
+            length -= 1
+        if length - 1 > point:
+            return length
+        length = point
+    return length if not below_one or length == 1 else 0
 
 
 cdef inline object canonical_of(object value):
-    cdef Py_ssize_t length
+    cdef Py_ssize_t length, canonical_chars
     if value is None:
         return None
     if type(value) is str:
         length = PyUnicode_GET_LENGTH(value)
         if not length:
             return None
-        if (
-            length <= CHARS_MAX
-            and PyUnicode_KIND(value) == PyUnicode_1BYTE_KIND
-            and is_canonical(PyUnicode_1BYTE_DATA(value), length)
-        ):
-            return value
+        if length <= CHARS_MAX and PyUnicode_KIND(value) == PyUnicode_1BYTE_KIND:
+            canonical_chars = canonical_length(PyUnicode_1BYTE_DATA(value), length)
+            if canonical_chars == length:
+                return value
+            if canonical_chars:
+                return PyUnicode_Substring(value, 0, canonical_chars)
     return reference_canonical(value)
 
 
@@ -72,6 +90,63 @@ def canonical(value):
 def canonicals(*values):
     """Return the canonical texts of several numbers."""
     return [canonical_of(value) for value in values]
+
+
+cdef bint scan_decimal(object text, int64_t *mantissa, int *scale):
+    """Read a canonical number of up to 18 digits; return False if it is none."""
+    cdef const uint8_t *chars
+    cdef Py_ssize_t at, length
+    cdef bint negative
+    if type(text) is not str or PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND:
+        return False
+    length = PyUnicode_GET_LENGTH(text)
+    if not 0 < length <= INTEGER_DIGITS_MAX + 2:
+        return False
+    chars = PyUnicode_1BYTE_DATA(text)
+    if canonical_length(chars, length) != length:
+        return False
+    negative = chars[0] == c"-"
+    mantissa[0], scale[0] = 0, -1
+    for at in range(negative, length):
+        if chars[at] == c".":
+            scale[0] = 0
+            continue
+        mantissa[0] = mantissa[0] * 10 + (chars[at] - c"0")
+        if scale[0] >= 0:
+            scale[0] += 1
+    if length - negative - (scale[0] >= 0) > INTEGER_DIGITS_MAX:
+        return False
+    scale[0] = max(scale[0], 0)
+    if negative:
+        mantissa[0] = -mantissa[0]
+    return True
+
+
+cdef inline bint rescale(int64_t *mantissa, int places) noexcept nogil:
+    """Add decimal places; return False if the number would have more than 18 digits."""
+    if places > INTEGER_DIGITS_MAX or llabs(mantissa[0]) >= <int64_t>power10[18 - places]:
+        return False
+    mantissa[0] *= <int64_t>power10[places]
+    return True
+
+
+def difference(left, right):
+    """Return the exact difference of two canonical numbers, in canonical text."""
+    cdef int64_t first = 0, second = 0
+    cdef int first_scale = 0, second_scale = 0, scale
+    cdef char out[NUMBER_ROOM + 1]
+    cdef char *end
+    if not scan_decimal(left, &first, &first_scale) or not scan_decimal(
+        right, &second, &second_scale
+    ):
+        return reference_difference(left, right)
+    scale = max(first_scale, second_scale)
+    if not rescale(&first, scale - first_scale) or not rescale(&second, scale - second_scale):
+        return reference_difference(left, right)
+    first -= second
+    out[0] = c"-"
+    end = put_decimal(out + 1, <uint64_t>llabs(first), scale)
+    return (out + 1)[:end - out - 1].decode("ascii") if first >= 0 else out[:end - out].decode("ascii")
 
 
 def texts(dict row not None, *names):

@@ -59,6 +59,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     SeededEngine,
+    ServerTime,
     combined_updates,
     control_reader,
     decode,
@@ -128,6 +129,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=0,
+    time=ServerTime("/api/v1/time"),
     limits=ExchangeLimits(
         topics=90,  # our choice, as are the other limits: undocumented
         messages=(Limit(5, 1.0),),

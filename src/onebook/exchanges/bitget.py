@@ -80,6 +80,7 @@ from onebook.exchanges.kit import (
     Outputs,
     RequestRejected,
     Scope,
+    ServerTime,
     TopOfBook,
     control_reader,
     decode,
@@ -253,6 +254,7 @@ EXCHANGE: Final = Exchange(
     depth=1_000,
     interval_ms=50,
     tops=True,
+    time=ServerTime("/api/v2/public/time", "data.serverTime"),
     limits=ExchangeLimits(
         # In two channels each: 50 are advised, of 1,000. A resync is two of 240 requests an hour.
         topics=25,

@@ -35,7 +35,7 @@ parameter is invalid.".
 
 A wire probe of 2026-09-23 agrees (nemanull/arbitrage-observatory): 437 markets on a socket, no gap
 in 89,000 events, books equal to REST. ccxt sends the same requests, but accepts any higher `nonce`
-as the next one, so that its book stands still after a restart.
+as the next one, so that its book stops changing after a restart.
 
 Checked in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no limit
 has changed.
@@ -72,6 +72,7 @@ from onebook.exchanges.kit import (
     SeededEngine,
     SeedRefused,
     Sequence64,
+    ServerTime,
     SocketSeed,
     control_reader,
     decode,
@@ -210,6 +211,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    time=ServerTime("/v2/time", "time"),
     limits=ExchangeLimits(
         topics=100,  # our choice: the book of each costs a point
         # Of 1000 points a minute for REST and sockets together; exceeding it blocks for 15 min.

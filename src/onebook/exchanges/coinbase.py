@@ -173,6 +173,7 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=50,
     guard=LossDetection.ORDER,
+    time=ADVANCED.time,
     limits=ExchangeLimits(
         topics=50,  # each adds its whole book and a heartbeat a second
         messages=(Limit(100, 1.0, Scope.ADDRESS),),

@@ -82,6 +82,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     Trackers,
     Unnumbered,
     control_reader,
@@ -215,6 +216,7 @@ ADVANCED: Final = Exchange(
     depth=0,
     frame_bytes=10 << 20,  # as in its SDK
     guard=LossDetection.COUNT,
+    time=ServerTime("/time", "iso"),
     limits=ExchangeLimits(
         topics=30,
         messages=(Limit(8, 1.0, Scope.ADDRESS),),

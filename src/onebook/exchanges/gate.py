@@ -88,6 +88,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     control_reader,
     decode,
     short,
@@ -268,6 +269,7 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=100,
     tops=True,
+    time=ServerTime("/api/v4/spot/time", "server_time"),
     limits=ExchangeLimits(
         topics=50,  # in two channels; our choice: who reads too slowly is disconnected
         messages=(Limit(50, 1.0),),  # our choice: undocumented

@@ -84,6 +84,7 @@ from onebook.exchanges.kit import (
     Scope,
     SeededEngine,
     Sequence64,
+    ServerTime,
     SlowDown,
     control_reader,
     decode,
@@ -271,6 +272,7 @@ CLASSIC: Final = Exchange(
     connect=Connect("POST", "/api/v1/bullet-public", address, weight=10),
     depth=0,
     interval_ms=0,
+    time=ServerTime("/api/v1/timestamp", "data", weight=3),
     limits=ExchangeLimits(
         topics=100,  # of 400 allowed: a lost socket must not cost minutes of REST budget
         messages=(Limit(100, 10.0),),

@@ -30,7 +30,7 @@ perpetuals.
 As of 2026-11 one client says that only the server needs to ping. We do both, since an unnecessary
 ping does no harm.
 
-Unconfirmed, as no recording of this socket is known: that a subscription brings the book at once
+Unconfirmed, as no recording of this socket is known: that a subscription returns the book at once
 and not with its next change; how often books and pings are sent; the words of the refusal of an
 unknown pair and of one request too many; every limit of the socket.
 """
@@ -59,6 +59,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Send,
+    ServerTime,
     WholeBooks,
     control_reader,
     decode,
@@ -184,6 +185,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     guard=LossDetection.WHOLE,
+    time=ServerTime("/v2/timestamp.do", "data"),
     limits=ExchangeLimits(
         topics=50,  # our choice, as are the limits below except the last
         messages=(Limit(10, 1.0),),

@@ -79,6 +79,7 @@ from onebook.exchanges.kit import (
     Scope,
     SeededEngine,
     Sequence64,
+    ServerTime,
     control_reader,
     decode,
     join_by_rest,
@@ -182,6 +183,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=10,
+    time=ServerTime("/api/v3/time", "serverTime"),
     limits=ExchangeLimits(
         topics=30,  # the maximum
         messages=(Limit(50, 1.0),),  # of 100; beyond it we are disconnected, repeatedly banned

@@ -69,6 +69,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     Unnumbered,
     control_reader,
     decode,
@@ -256,6 +257,7 @@ EXCHANGE: Final = Exchange(
     interval_ms=20,
     guard=LossDetection.ORDER,
     truncate=True,
+    time=ServerTime("/public/time", "data.serverTime"),
     limits=ExchangeLimits(
         topics=20,
         messages=(Limit(20, 1.0),),

@@ -59,6 +59,7 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    ServerTime,
     control_reader,
     decode,
     items_reader,
@@ -161,6 +162,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=20,
     interval_ms=0,
+    time=ServerTime("/timestamp", "serverTime"),
     limits=ExchangeLimits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 500 allowed

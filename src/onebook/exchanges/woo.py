@@ -77,6 +77,7 @@ from onebook.exchanges.kit import (
     QuietEngine,
     RequestRejected,
     Scope,
+    ServerTime,
     accepted_of,
     control_reader,
     decode,
@@ -207,6 +208,7 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=200,
     guard=LossDetection.WHOLE,
+    time=ServerTime("/v3/public/systemInfo", "timestamp"),
     limits=ExchangeLimits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 200 topics a second that the page advises

@@ -70,6 +70,7 @@ from onebook.exchanges.kit import (
     Scope,
     SeededEngine,
     Sequence64,
+    ServerTime,
     control_reader,
     decode,
     join_by_rest,
@@ -184,6 +185,7 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     timed=False,
+    time=ServerTime("/v4/public/time", "result.serverTime"),
     limits=ExchangeLimits(
         topics=100,  # our choice; 400 were served on futures
         messages=(Limit(5, 1.0),),  # our choice: undocumented

@@ -95,7 +95,7 @@ class PriceAges:
         for book in measured:
             book.measure()
         for book in measured:
-            offset = book.skew.offset()
+            offset = book.skew.offset(now)
             if offset is None:
                 continue
             shown = {"top": book.top_at if book.core.overlaid else book.at, "depth": book.at}

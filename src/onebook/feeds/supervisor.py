@@ -25,6 +25,7 @@ from onebook.exchanges.kit import Exchange, Quotas, batches
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import Library
+from onebook.feeds.clocks import ServerClock
 from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
 from onebook.feeds.limits import LIMITS, FeedLimits
@@ -128,6 +129,7 @@ class Supervisor:
         self._surplus: dict[str, dict[Instrument, None]] = {name: {} for name in exchanges}
         self._homes: dict[Instrument, Feed] = {}
         self._running: dict[str, list[Running]] = {name: [] for name in exchanges}
+        self._clocks: dict[str, asyncio.Task[None]] = {}  # measure the clocks of exchanges in use
         self._stopping: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._tls: ssl.SSLContext | None = None
@@ -143,8 +145,10 @@ class Supervisor:
         assert sweeper is not None
         for running in self._running.values():
             for each in running:
-                self._stop(each)
+                self._stop(each.task)
             running.clear()
+        for name in list(self._clocks):
+            self._leave_clock(name)
         sweeper.cancel()
         await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
 
@@ -161,8 +165,9 @@ class Supervisor:
     def drop(self, name: str) -> None:
         """Remove an exchange, after the catalogue has removed its instruments."""
         for running in self._running[name]:
-            self._stop(running)
+            self._stop(running.task)
         self._running[name].clear()
+        self._leave_clock(name)
         self._surplus[name].clear()
         del self._exchanges[name]
         self.stats.pop(name).forget()
@@ -309,6 +314,7 @@ class Supervisor:
         self._homes.update(dict.fromkeys(instruments, feed))
         task = asyncio.create_task(feed.run(), name=f"feed {name}")
         self._running[name].append(Running(feed, task))
+        self._follow_clock(exchange)
 
     def _tls_for(self, url: str) -> ssl.SSLContext | None:
         if url.startswith("wss:") and self._tls is None:
@@ -326,17 +332,37 @@ class Supervisor:
         if not feed.instruments:
             running = self._running[instrument.exchange]
             index = next(i for i, each in enumerate(running) if each.feed is feed)
-            self._stop(running.pop(index))
+            self._stop(running.pop(index).task)
             if not running:
+                self._leave_clock(instrument.exchange)
                 self.stats[instrument.exchange].trouble = ""  # no connection is needed now
         self._surplus[instrument.exchange] = {}
         for each in surplus:
             self._place(each)
 
-    def _stop(self, running: Running) -> None:
-        self._stopping.add(running.task)
-        running.task.add_done_callback(self._stopping.discard)
-        running.task.cancel()
+    def _follow_clock(self, exchange: Exchange) -> None:
+        """Measure the clock of an exchange whose first connection is opened."""
+        name = exchange.name
+        if exchange.time is None or name in self._clocks or self.stats[name].recorded:
+            return
+        clock = ServerClock(
+            exchange,
+            rest=self._rest,
+            skew=self._books.skew(name),
+            clock=self._clock,
+            jitter=self._jitter,
+        )
+        self._clocks[name] = asyncio.create_task(clock.run(), name=f"clock {name}")
+
+    def _leave_clock(self, name: str) -> None:
+        task = self._clocks.pop(name, None)
+        if task is not None:
+            self._stop(task)
+
+    def _stop(self, task: asyncio.Task[None]) -> None:
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        task.cancel()
 
     def _gone(self, instrument: Instrument, reason: Reason) -> None:
         if self._books.get(instrument) is not None:

@@ -50,6 +50,7 @@ class Backpack(Dialect):
         ListedSymbol("SOL/USDT", "SOL_USDT", 2, 2),
     )
     rules = ExchangeRules(
+        clock=("/api/v1/time", lambda now: now.ms),
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(10),),  # unconfirmed, as are the limits below
         silence_max_s=120.0,

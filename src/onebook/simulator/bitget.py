@@ -52,6 +52,15 @@ class Bitget(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
     rules = ExchangeRules(
+        clock=(
+            "/api/v2/public/time",
+            lambda now: {
+                "code": "00000",
+                "msg": "success",
+                "requestTime": now.ms,
+                "data": {"serverTime": str(now.ms)},
+            },
+        ),
         states=2,
         messages=(Most(10),),
         requests=(Most(240, 3_600.0),),

@@ -1,6 +1,6 @@
 """Simulated Bitvavo: the channel `book` and the action `getBook`.
 
-A subscription brings only deltas, numbered one by one; its answer lists every subscription of the
+A subscription sends only deltas, numbered one by one; its answer lists every subscription of the
 socket. An unknown market is named in an error of code 205, which fails the whole request (our
 choice). A subscription of a halted market is accepted, but its book is refused. Deltas are unsorted
 with padded prices, books are sorted and unpadded. Subscriptions and actions cost points, a thousand
@@ -49,6 +49,7 @@ class Bitvavo(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 6, 8),
     )
     rules = ExchangeRules(
+        clock=("/v2/time", lambda now: {"time": now.ms}),
         spelling=Spelling(price_places=None),
         messages=(Most(5_000),),
         requests=(Most(1_000, 60.0, per_address=True),),

@@ -1,6 +1,6 @@
 """Simulated Bybit, v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
 
-`orderbook.1` is always whole, with a `u` of its own; `seq` orders the books of all depths.
+`orderbook.1` is always whole, with its own `u`; `seq` orders the books of all depths.
 
 At most 10 topics per request and 21,000 characters of topics per connection; one unknown topic
 fails the whole request. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
@@ -49,6 +49,16 @@ class Bybit(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 6, 5),
     )
     rules = ExchangeRules(
+        clock=(
+            "/v5/market/time",
+            lambda now: {
+                "retCode": 0,
+                "retMsg": "OK",
+                "result": {"timeSecond": str(now.ms // 1_000), "timeNano": f"{now.ms}000000"},
+                "retExtInfo": {},
+                "time": now.ms,
+            },
+        ),
         states=2,
         spelling=Spelling(price_places=None),
         connects=(Most(500, 300.0),),

@@ -71,6 +71,7 @@ class Coinbase(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 5, 8),
     )
     rules = ExchangeRules(
+        clock=("/time", lambda now: {"iso": now.rfc3339(), "epoch": now.ms / 1_000}),
         spelling=Spelling(price_places=None, amount_places=8),
         messages=(Most(100, 1.0, per_address=True),),
         requests=(Most(20, 1.0, per_address=True),),  # 8 a second with bursts of 20

@@ -64,6 +64,17 @@ class Deribit(Dialect):
         ListedSymbol("ETH/BTC", "ETH_BTC", 5, 4),
     )
     rules = ExchangeRules(
+        clock=(
+            "/api/v2/public/get_time",
+            lambda now: {
+                "jsonrpc": "2.0",
+                "result": now.ms,
+                "usIn": now.ms * 1_000,
+                "usOut": now.ms * 1_000,
+                "usDiff": 0,
+                "testnet": False,
+            },
+        ),
         spelling=Spelling(price_places=1, amount_places=1),
         messages=(Most(100, 1.0, per_address=True),),  # a burst; 20 a second sustained
         requests=(Most(10, 1.0, per_address=True),),

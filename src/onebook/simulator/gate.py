@@ -46,7 +46,9 @@ class Gate(Dialect):
         ListedSymbol("DOGE/USDT", "DOGE_USDT", 5, 2),
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 4),
     )
-    rules = ExchangeRules(states=2)
+    rules = ExchangeRules(
+        clock=("/api/v4/spot/time", lambda now: {"server_time": now.ms}), states=2
+    )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer `spot.ping`, subscriptions and unsubscriptions."""

@@ -74,6 +74,7 @@ class Kucoin(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 6, 7),
     )
     rules = ExchangeRules(
+        clock=("/api/v1/timestamp", lambda now: {"code": "200000", "data": now.ms}),
         messages=(Most(100, 10.0),),
         connects=(Most(30, 60.0),),
         silence_max_s=60.0,

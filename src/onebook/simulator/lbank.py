@@ -48,7 +48,12 @@ class Lbank(Dialect):
         ListedSymbol("DOGE/USDT", "doge_usdt", 6, 1),
         ListedSymbol("ETH/BTC", "eth_btc", 6, 4),
     )
-    rules = ExchangeRules(silence_max_s=60.0, traffic_counts=False, heartbeat_s=PING_S)
+    rules = ExchangeRules(
+        clock=("/v2/timestamp.do", lambda now: {"result": "true", "data": now.ms, "error_code": 0}),
+        silence_max_s=60.0,
+        traffic_counts=False,
+        heartbeat_s=PING_S,
+    )
 
     def __init__(self, board: ExchangeBoard) -> None:
         super().__init__(board)

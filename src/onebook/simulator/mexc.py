@@ -112,6 +112,7 @@ class Mexc(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 6, 4),
     )
     rules = ExchangeRules(
+        clock=("/api/v3/time", lambda now: {"serverTime": now.ms}),
         spelling=Spelling(price_places=0, amount_places=0),
         messages=(Most(100),),
         fetches=(Most(300, 10.0),),

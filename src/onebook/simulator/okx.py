@@ -52,6 +52,10 @@ class Okx(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 5, 6),
     )
     rules = ExchangeRules(
+        clock=(
+            "/api/v5/public/time",
+            lambda now: {"code": "0", "data": [{"ts": str(now.ms)}], "msg": ""},
+        ),
         states=2,
         requests=(Most(480, 3_600.0),),
         connects=(Most(3, 1.0),),

@@ -39,7 +39,12 @@ class Poloniex(Dialect):
         ListedSymbol("DOGE/USDT", "DOGE_USDT", 6, 3),
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 6),
     )
-    rules = ExchangeRules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
+    rules = ExchangeRules(
+        clock=("/timestamp", lambda now: {"serverTime": now.ms}),
+        messages=(Most(500),),
+        silence_max_s=30.0,
+        traffic_counts=False,
+    )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer pings, subscriptions and unsubscriptions."""

@@ -58,6 +58,14 @@ class Woo(Dialect):
         ListedSymbol("DOGE/USDT", "SPOT_DOGE_USDT", 5, 1),
     )
     rules = ExchangeRules(
+        clock=(
+            "/v3/public/systemInfo",
+            lambda now: {
+                "success": True,
+                "data": {"status": 0, "msg": "System is functioning properly."},
+                "timestamp": now.ms,
+            },
+        ),
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(200),),
         connects=(Most(100, 300.0),),

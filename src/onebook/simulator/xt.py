@@ -45,6 +45,10 @@ class Xt(Dialect):
         ListedSymbol("ETH/BTC", "eth_btc", 5, 4),
     )
     rules = ExchangeRules(
+        clock=(
+            "/v4/public/time",
+            lambda now: {"rc": 0, "mc": "SUCCESS", "ma": [], "result": {"serverTime": now.ms}},
+        ),
         spelling=Spelling(price_places=None, amount_places=None),
         silence_max_s=60.0,
         traffic_counts=False,

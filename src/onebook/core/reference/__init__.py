@@ -6,7 +6,7 @@ depends on an exchange.
 """
 
 from onebook.core.reference.book import Book
-from onebook.core.reference.canonical import canonical, canonicals, iso, texts
+from onebook.core.reference.canonical import canonical, canonicals, difference, iso, texts
 from onebook.core.reference.view import View
 
-__all__ = ["Book", "View", "canonical", "canonicals", "iso", "texts"]
+__all__ = ["Book", "View", "canonical", "canonicals", "difference", "iso", "texts"]

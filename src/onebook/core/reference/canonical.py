@@ -6,7 +6,7 @@ The compiled core handles only input that is already canonical; all other input 
 """
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from onebook.clock import iso_ms
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
 
 ID_BYTES: Final = 20
+# Numbers of 200 characters, aligned at their points, have at most 400 digits.
+_subtract: Final = Context(prec=2 * CHARS_MAX, traps=[Inexact]).subtract
 _unnamed: Final = blake2b(digest_size=ID_BYTES)
 iso: Final = iso_ms  # the compiled core prints the same, and calls this for times without text
 
@@ -46,6 +48,11 @@ def canonicals(*values: Any) -> list[str | None]:
     return [canonical(value) for value in values]
 
 
+def difference(left: str, right: str) -> str:
+    """Return the exact difference of two canonical numbers, in canonical text."""
+    return show(_subtract(Decimal(left), Decimal(right)))
+
+
 def texts(row: dict[str, Any], *names: str) -> list[str | None]:
     """Return the texts of a row by name; None for each absent or empty one."""
     found = [row.get(name) for name in names]
@@ -53,7 +60,7 @@ def texts(row: dict[str, Any], *names: str) -> list[str | None]:
 
 
 def record_id(*parts: str) -> str:
-    """Return the id of an event: a hash of its parts, so equal parts give equal ids."""
+    """Return the id of an event: a hash of its parts, so equal parts have equal ids."""
     name = _unnamed.copy()  # faster than the constructor, which takes as long as the rest
     name.update("|".join(parts).encode())
     return "0x" + name.hexdigest()

@@ -47,6 +47,7 @@ from onebook.exchanges.kit.codec import (
     symbol_of,
     text_in,
     texts_of,
+    time_in,
 )
 from onebook.exchanges.kit.contract import (
     EXPECTED,
@@ -80,6 +81,7 @@ from onebook.exchanges.kit.contract import (
     Renewed,
     Seeded,
     Send,
+    ServerTime,
     SlowDown,
     Snapshot,
     SnapshotFailed,
@@ -123,6 +125,7 @@ from onebook.exchanges.kit.sync import (
     Chain,
     Join,
     QuietBook,
+    Shallow,
     Trackers,
     Unnumbered,
     WholeBooks,
@@ -200,6 +203,8 @@ __all__ = [
     "SeededEngine",
     "Send",
     "Sequence64",
+    "ServerTime",
+    "Shallow",
     "SlowDown",
     "Snapshot",
     "SnapshotFailed",
@@ -235,6 +240,7 @@ __all__ = [
     "symbol_of",
     "text_in",
     "texts_of",
+    "time_in",
     "top_of",
     "verbs",
 ]

@@ -1,4 +1,4 @@
-"""Decodes frames and REST bodies of exchanges, and encodes requests; knows no protocol.
+"""Decodes frames and REST bodies of exchanges, and encodes requests; independent of protocols.
 
 Frames of books are decoded strictly to msgspec Structs whose levels stay `Raw` for the core.
 Control frames (acknowledgements, errors, greetings, heartbeats) are decoded leniently by
@@ -26,10 +26,12 @@ from msgspec.structs import fields
 from onebook.exchanges.kit.contract import (
     NO_LEVELS,
     ROWS_MAX,
+    UNTIMED,
     Outputs,
     ProtocolError,
     Send,
     each_of,
+    microseconds,
 )
 from onebook.model import Instrument
 
@@ -59,6 +61,24 @@ class ErrorBody(Struct):
     msg: str = ""
     description: str = ""
     data: Any = None
+
+
+def time_in(body: bytes, member: str) -> int:
+    """Return the time in an answer (`ServerTime.member`) as Unix microseconds.
+
+    Raises:
+        ProtocolError: There is no such time.
+    """
+    try:
+        found = msgspec.json.decode(body)
+        for name in filter(None, member.split(".")):
+            found = found[int(name) if isinstance(found, list) else name]
+        at_us = microseconds(found if isinstance(found, int) else str(found))
+    except (*UNREADABLE, LookupError, TypeError) as error:
+        raise ProtocolError(f"the answer has no time: {short(error)}") from None
+    if at_us == UNTIMED:
+        raise ProtocolError(f"the answer has no time, but {short(found)!r}")
+    return at_us
 
 
 class Dated(Struct, frozen=True):

@@ -267,7 +267,7 @@ class Alive(Struct, frozen=True, gc=False):
 
 
 class Closing(Struct, frozen=True, gc=False):
-    """The exchange announced that it will end this connection: another is opened at once."""
+    """The exchange announced that it will end this connection: open another one now."""
 
     reason: str
 
@@ -377,7 +377,7 @@ class StreamPosition(Enum):
 
 @runtime_checkable
 class Seeded(Protocol):
-    """The part of a connector whose books are seeded by REST bodies, beside `Connector`."""
+    """The part of a connector whose books are seeded by REST bodies; see also `Connector`."""
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Process the body of a `Fetch`, as every connector does."""
@@ -412,8 +412,8 @@ NextPage = Callable[[Sequence[bytes]], str | None]
 class LossDetection(Enum):
     """How the loss of a frame of a book is detected."""
 
-    NUMBERS = auto()  # at once: each frame names the previous state
-    COUNT = auto()  # at once, for all books: the exchange counts the frames of a connection
+    NUMBERS = auto()  # immediately: each frame names the previous state
+    COUNT = auto()  # immediately, for all books: the exchange counts the frames of a connection
     CHECKSUM = auto()  # once the levels of the checksum differ
     ORDER = auto()  # not at all: only TCP keeps the frames of a socket in order
     WHOLE = auto()  # not needed: each frame has the whole book
@@ -465,6 +465,21 @@ class Connect(Struct, frozen=True):
     weight: int = 1
 
 
+class ServerTime(Struct, frozen=True):
+    """A REST request for the exchange's time (GET), which bounds the offset of its clock.
+
+    Args:
+        path: Below the exchange's REST address.
+        member: The member of the answer with the time, as `data.0.ts`; "" if the answer is the
+            time.
+        weight: Its cost in the exchange's request budget (`ExchangeLimits.fetches`).
+    """
+
+    path: str
+    member: str = ""
+    weight: int = 1
+
+
 class Exchange(Struct, frozen=True):
     """The facts of one exchange; each connector module defines them as `EXCHANGE`.
 
@@ -486,6 +501,7 @@ class Exchange(Struct, frozen=True):
             0 otherwise.
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
+        time: Request for the exchange's time; None if it has none, or only in whole seconds.
         tops: Whether the channel sends a `TopOfBook` beside the levels, numbered like them.
         truncate: Whether the book must be cut to `depth` after each change (kraken).
         limits: Rate limits and connection limits.
@@ -522,6 +538,7 @@ class Exchange(Struct, frozen=True):
     next_page: NextPage | None = None
     instruments_body: bytes | None = None
     connect: Connect | None = None
+    time: ServerTime | None = None
     tops: bool = False
     truncate: bool = False
     heartbeat: Heartbeat | None = None

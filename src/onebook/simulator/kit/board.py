@@ -131,6 +131,7 @@ class ExchangeRules(NamedTuple):
     status: Callable[[str], str] | None = (
         None  # encodes the state of its trading engine, if published
     )
+    clock: tuple[str, Callable[[Now], object]] | None = None  # path and body of its time, by GET
     posted: tuple[str, ...] = ()  # paths requested by POST, with the query as JSON
     gzip: bool = False  # whether messages are gzip in binary frames
     deflate: bool = False  # whether it accepts permessage-deflate (RFC 7692)
@@ -493,6 +494,13 @@ class Dialect(ABC):
     @abstractmethod
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """Answer a REST request; None for an unknown path."""
+
+    def served(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
+        """Answer a REST request, also one for the exchange's time; None for an unknown path."""
+        clock = self.rules.clock
+        if clock is not None and path == clock[0]:
+            return answered(clock[1](now))
+        return self.get(path, query, now)
 
     def post(self, path: str, host: str, now: Now) -> RestReply | None:
         """Answer a POST request to `host`, ignoring its body; None for an unknown path."""

@@ -226,7 +226,7 @@ class Front:
         now, dialect = Now.of(self._clock), self._dialect
         if not self._fetches.allow(now.s, dialect.weight(path, query)):
             return RestReply(TOO_MANY, b"{}", (("Retry-After", "1"),))
-        return self._instead(path, query) or dialect.get(path, query, now)
+        return self._instead(path, query) or dialect.served(path, query, now)
 
     def post(self, path: str, host: str, question: Mapping[str, str]) -> RestReply | None:
         """Answer a POST of a JSON object to `host`; None for an unknown path."""

@@ -275,7 +275,7 @@ class SimulatedExchange:
         self._board.dead.add(self._natives[symbol])
 
     def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
-        """Answer the next REST requests with an error status, such as 429 or 503."""
+        """Answer the next REST requests for books or lists with an error status, as 429 or 503."""
         retry = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
         self._rest_failures.extend([RestReply(status, b'{"msg":"try later"}', retry)] * times)
 
@@ -354,8 +354,11 @@ class SimulatedExchange:
         self._front.watch()
 
     def _failure(self, path: str, query: Mapping[str, str]) -> RestReply | None:
-        """Return the planned error response, if any."""
-        return self._rest_failures.popleft() if self._rest_failures else None
+        """Return the planned error response, if any; requests for the time use up none."""
+        clock = self._dialect.rules.clock
+        if not self._rest_failures or (clock is not None and path == clock[0]):
+            return None
+        return self._rest_failures.popleft()
 
 
 class SimulatedExchanges:
@@ -435,7 +438,7 @@ class SimulatedExchanges:
             await asyncio.sleep(1 / self.rate_hz)
 
     async def _pace(self, exchange: SimulatedExchange, place: int) -> None:
-        """Publish one exchange: its states evenly over the interval, beside those of the others."""
+        """Publish one exchange: its states evenly over the interval, between those of others."""
         now_s = asyncio.get_running_loop().time
         due_s = now_s() + place / len(self._exchanges) / self.rate_hz
         while True:

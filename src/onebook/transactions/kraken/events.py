@@ -1,21 +1,21 @@
-"""Mapping of the spot ledger: each row as a line, and the rows of one event as its record; pure.
+"""Mapping of the spot ledger: each row to a line, and the rows of one event to its record; pure.
 
 Kraken books every movement in one ledger: a trade, a conversion or a move between wallets has two
-rows. Rows of one event share their `refid` and lie within seconds, but a `refid` does not identify
-an event: Kraken Earn reuses one months later, and one allocation covers several coins. So the
-service groups rows by `group_key` and time (`Source.join_ms`), and a whole group becomes records
-here:
+rows. Rows of one event share their `refid` and are at most seconds apart, but a `refid` does not
+identify an event: Kraken Earn reuses it months later, and one allocation covers several coins. So
+the service groups rows by `group_key` and time (`Source.join_ms`), and each complete group becomes
+records here:
 
 - an exchange (trade, conversion): the amounts given and received, each fee in its own coin. Two
   rows of one coin that cancel out (tokenized shares are traded through dollars) are not a leg. If
-  several coins are given for one, as when small balances are swept together, the first is in the
-  record of the exchange, and each other one has its own record;
+  several coins are given for one, as when small balances are converted together, the first is in
+  the record of the exchange, and every other coin has its own record;
 - a move between own wallets: sent and received are equal;
-- anything else: a record for each row. Deposits and withdrawals: `funding`.
+- anything else: one record per row. Deposits and withdrawals: see `funding`.
 
-The list of trades adds market, price and order. It never changes what moved: the ledger alone
-decides that. Its fees are those that were charged, while the list of trades has an estimate in the
-quote currency, whatever the fee was paid in.
+The list of trades adds market, price and order. It never changes the amounts, which come from the
+ledger alone. The ledger's fees are those actually charged; the list of trades has an estimate in
+the quote currency, whatever the fee was paid in.
 
 The id of an event is derived from the smallest ledger id of its rows.
 """
@@ -23,13 +23,13 @@ The id of an event is derived from the smallest ledger id of its rows.
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, show
-from onebook.transactions.decimals import add, subtract, unsigned
+from onebook.core import canonicals, difference, iso, show
+from onebook.transactions.decimals import add, unsigned
 from onebook.transactions.kraken.assets import CREDITS, MONEY
 from onebook.transactions.kraken.funding import FUNDS, FundDetails, fund_id, funds
 from onebook.transactions.kraken.rows import (
@@ -78,22 +78,22 @@ from onebook.transactions.record import (
     money,
 )
 
-JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, those of an adjustment seconds
+JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, rows of an adjustment seconds
 EXCHANGES: Final = frozenset({TRADE, CONVERSION})
 TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
 EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
 DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
 
-Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows that it is made of
+Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows it was built from
 
 
 class GroupDetails(FundDetails, frozen=True):
-    """Details of one group from other lists of Kraken.
+    """Details about one group from other lists of Kraken.
 
     Args:
-        trade: Its row of TradesHistory.
-        futures: Whether the futures account has the other side of a transfer; None if its log
-            is not read.
+        trade: Its row in TradesHistory.
+        futures: Whether the futures account has the other side of a transfer; None if its log is
+            not read.
     """
 
     trade: Row | None = None
@@ -104,15 +104,15 @@ NO_DETAILS: Final = GroupDetails()
 
 
 def group_key(entry: LedgerRow) -> str:
-    """The key that the rows of one event share."""
+    """The key shared by the rows of one event."""
     kind = entry.type
     if kind == "earn" and entry.subtype != "migration":
         return f"earn:{entry.refid}:{entry.currency}"
-    if kind == "adjustment":  # each side of a migration has a refid of its own
+    if kind == "adjustment":  # each side of a migration has its own refid
         return kind
     if kind in TRADED:
         return f"trade:{entry.refid}"
-    if meaning_of(kind, entry.subtype, incoming=True) is CONVERSION:
+    if entry.meaning is CONVERSION:
         return f"convert:{entry.refid}"
     return f"{kind}:{entry.refid}"
 
@@ -121,22 +121,30 @@ def records_of(
     group: Sequence[LedgerRow], context: RowContext, details: GroupDetails = NO_DETAILS
 ) -> list[Record]:
     """The rows of one group as records: its events, and a line for each row."""
-    # Rows of one time come in any order, and the records may not depend on it.
-    group = sorted(group, key=lambda entry: (-entry.at_ms, entry.id))
+    if len(group) > 1:  # rows of one time come in any order, and the records may not depend on it
+        group = sorted(group, key=_place)
     records: list[Record] = []
-    booked: dict[str, Record] = {}
+    booked: dict[str, tuple[Record, str]] = {}  # by row: its event, and the id of its line
     for record, entries in events_of(group, context, details):
         records.append(record)
-        booked.update((entry.id, record) for entry in entries)
+        for entry, line in zip(entries, record.related, strict=False):
+            booked[entry.id] = record, line
     for entry in group:
-        event = booked.get(entry.id)
-        if event is not None:
-            records.append(_line(entry, context, event.transactionId, event.type))
+        found = booked.get(entry.id)
+        if found is not None:
+            event, line = found
+            records.append(_line(entry, context, line, event.transactionId, event.type))
         else:  # it takes back a deposit or withdrawal, whose record stands where that was booked
-            meaning = meaning_of(entry.type, "", incoming=True)
+            meaning = meaning_of(entry.type, "", True)
             taken_back = fund_id(context, entry.type, entry.refid or entry.id)
-            records.append(_line(entry, context, taken_back, meaning.type))
+            line = line_id(context, entry)
+            records.append(_line(entry, context, line, taken_back, meaning.type))
     return records
+
+
+def _place(entry: LedgerRow) -> tuple[int, str]:
+    """The place of a row in its event, the newest first."""
+    return -entry.at_ms, entry.id
 
 
 def events_of(
@@ -144,12 +152,12 @@ def events_of(
 ) -> list[Event]:
     """The events of one group of rows."""
     first = group[0]
-    if first.type in TRADED and any(entry.type != first.type for entry in group):
+    if first.type in TRADED and len({entry.type for entry in group}) > 1:
         parts = [[e for e in group if e.type == kind] for kind in sorted(TRADED)]
         return [event for part in parts if part for event in events_of(part, context, details)]
     if first.type in FUNDS:
         return funds(group, context, details)
-    meaning = meaning_of(first.type, first.subtype, incoming=first.incoming)
+    meaning = first.meaning
     if meaning in EXCHANGES or (first.type in EXCHANGED and len(group) > 1):
         return _exchange(group, meaning, context, details)
     if len(group) > 1:
@@ -163,37 +171,34 @@ def events_of(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _line(entry: LedgerRow, context: RowContext, event: str, event_type: str) -> Record:
+def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_type: str) -> Record:
     """Map a row to a line of its asset's ledger: the change, and the balances before and after."""
-    meaning = meaning_of(entry.type, entry.subtype, incoming=entry.incoming)
+    meaning, currency = entry.meaning, entry.currency
+    amount, change, after = entry.unsigned, entry.change, entry.balance
     pattern = _line_pattern(
         context.environment,
         meaning,
         entry.native_type,
-        entry.currency,
+        currency,
         entry.wallet,
-        direction_of(entry.change),
+        direction_of(change),
         event_type,
     )
-    amount, change, after = entry.amount, entry.change, entry.balance
-    fees = fees_of((entry,), meaning.fee) if entry.fee != "0" else ()
-    moved: Money | UnsetType = UNSET
-    if amount != "0":
-        moved = money(entry.currency, unsigned(amount))
+    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    moved: Money | UnsetType = UNSET if amount == "0" else money(currency, amount)
+    incoming = entry.incoming
     return replace(
         pattern,
-        transactionId=line_id(context, entry),
+        transactionId=line,
         timestamp=entry.at_ms,
-        sentCurrency=UNSET if entry.incoming else moved,
-        receivedCurrency=moved if entry.incoming else UNSET,
-        fee=first_fee(fees),
-        description=Description(
-            TITLES[LINE], f"{pattern.description.desc} {change} {entry.currency}"
-        ),
+        sentCurrency=UNSET if incoming else moved,
+        receivedCurrency=moved if incoming else UNSET,
+        fee=first_fee(fees) if fees else None,
+        description=Description(TITLES[LINE], f"{pattern.description.desc} {change} {currency}"),
         datetime=iso(entry.at_ms),
-        amount=unsigned(change),
+        amount=unsigned(change) if fees else amount,
         balance=Balance(
-            before=None if after is None else show(subtract(Decimal(after), Decimal(change))),
+            before=None if after is None else difference(after, change),
             after=after,
             change=change,
         ),
@@ -233,21 +238,13 @@ def _line_pattern(
 # Exchanges --------------------------------------------------------------------------------------
 
 
-class TradeLeg(Struct, frozen=True):
+class TradeLeg(NamedTuple):
     """The rows of one asset id in an exchange, and the sum of their amounts."""
 
     entries: tuple[LedgerRow, ...]
+    currency: str
     amount: str
-
-    @property
-    def currency(self) -> str:
-        """The currency given or received."""
-        return self.entries[0].currency
-
-    @property
-    def unsigned(self) -> str:
-        """The amount without its sign."""
-        return unsigned(self.amount)
+    unsigned: str
 
 
 def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], list[LedgerRow]]:
@@ -259,14 +256,15 @@ def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], l
     received: list[TradeLeg] = []
     rest: list[LedgerRow] = []
     for entries in by_asset.values():
-        amount = entries[0].amount
+        amount, currency = entries[0].amount, entries[0].currency
         if len(entries) > 1:
             amount = show(add(*(Decimal(entry.amount) for entry in entries)))
-        if amount == "0" or entries[0].currency == CREDITS:
+        if amount == "0" or currency == CREDITS:
             rest += entries
+        elif amount[0] == "-":
+            given.append(TradeLeg(tuple(entries), currency, amount, amount[1:]))
         else:
-            side = given if amount[0] == "-" else received
-            side.append(TradeLeg(tuple(entries), amount))
+            received.append(TradeLeg(tuple(entries), currency, amount, amount))
     return given, received, rest
 
 
@@ -274,18 +272,23 @@ def _exchange(
     group: Sequence[LedgerRow], meaning: Meaning, context: RowContext, details: GroupDetails
 ) -> list[Event]:
     given, received, rest = _legs(group)
-    at_ms = max(entry.at_ms for entry in group)
+    at_ms = max([entry.at_ms for entry in group])
     events: list[Event] = []
+    if len(given) == len(received) == 1:
+        (sent,), (got,) = given, received
+        entries = (*sent.entries, *got.entries, *rest)
+        record = _exchanged(entries, sent, got, meaning, context, details.trade, at_ms=at_ms)
+        return [(record, entries)]
     for number in range(max(len(given), len(received), 1)):
-        sent = given[number] if number < len(given) else None
-        got = received[number] if number < len(received) else None
-        legs = [leg for leg in (sent, got) if leg is not None]
-        entries = tuple(entry for leg in legs for entry in leg.entries)
+        leg = given[number] if number < len(given) else None
+        other = received[number] if number < len(received) else None
+        legs = [each for each in (leg, other) if each is not None]
+        entries = tuple(entry for each in legs for entry in each.entries)
         if number == 0:
             entries += tuple(rest)
         trade = details.trade if number == 0 else None
         events.append(
-            (_exchanged(entries, sent, got, meaning, context, trade, at_ms=at_ms), entries)
+            (_exchanged(entries, leg, other, meaning, context, trade, at_ms=at_ms), entries)
         )
     return events
 
@@ -302,39 +305,40 @@ def _exchanged(
 ) -> Record:
     first, traded = entries[0], meaning is TRADE
     side = _side(sent, received, trade, context) if traded else None
-    coins = (sent.currency if sent else None, received.currency if received else None)
+    given, bought = sent.currency if sent else None, received.currency if received else None
     pattern = _exchange_pattern(
         context.environment,
         meaning,
         first.native_type,
         first.wallet,
-        *coins,
-        _market(*coins, side, trade, context) if side else None,
+        given,
+        bought,
+        _market(given, bought, side, trade, context) if side else None,
         side,
         traded and trade is None,
     )
     fees = fees_of(entries, meaning.fee, credits_pay=True)
     price, quantity, value = _priced(trade, sent, received, side)
     main = sent if side == "sell" or received is None else received
-    record = replace(
+    return replace(
         pattern,
         transactionId=event_id(context, entries),
         timestamp=at_ms,
         sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
         receivedCurrency=money(received.currency, received.unsigned) if received else UNSET,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, _words(pattern, main, price, sent, received)
         ),
         datetime=iso(at_ms),
         amount=main.unsigned if main else "0",
+        price=price,
+        quantity=quantity,
+        value=value,
         fees=fees,
         ids=_trade_ids(first, trade) if traded else Ids(native=first.refid or first.id),
         related=line_ids(context, entries),
     )
-    if price is None and quantity is None:
-        return record
-    return replace(record, price=price, quantity=quantity, value=value)
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -367,7 +371,7 @@ def _exchange_pattern(
 def _market(
     sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
 ) -> TradedMarket | None:
-    """The market: by both legs, or by the pair if one leg was too small to be booked."""
+    """The market: from both legs, or from the pair if one leg was too small to be booked."""
     base, quote = (received, sent) if side == "buy" else (sent, received)
     if trade is not None and (base is None or quote is None):
         pair = context.markets.find("spot", text(trade, "pair") or "")
@@ -392,7 +396,7 @@ def _direction(sent: str | None, received: str | None) -> Direction:
 def _side(
     sent: TradeLeg | None, received: TradeLeg | None, trade: Row | None, context: RowContext
 ) -> str | None:
-    """Buy or sell: by the list of trades, else by Kraken's pair of the two coins."""
+    """Buy or sell: from the list of trades, else from Kraken's pair of the two coins."""
     if trade is not None and trade.get("type") in DIRECTIONS:
         return str(trade["type"])
     if sent is None or received is None:
@@ -408,9 +412,9 @@ def _side(
 def _priced(
     trade: Row | None, sent: TradeLeg | None, received: TradeLeg | None, side: str | None
 ) -> tuple[str | None, str | None, str | None]:
-    """Price, quantity and value, from the list of trades, or else from the legs.
+    """Price, quantity and value: from the list of trades, or else from the legs.
 
-    The quotient of the legs is not the price to its last digit.
+    The quotient of the legs is not exactly the price.
     """
     quantity, value = None, None
     if side is not None and sent is not None and received is not None:
@@ -468,7 +472,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         return None
     (source,), (target,) = given, received
     entries, at_ms = (*source.entries, *target.entries), max(entry.at_ms for entry in group)
-    if source.currency != target.currency:  # the product moved to another coin
+    if source.currency != target.currency:  # the product was moved to another coin
         return (
             _exchanged(entries, source, target, CONVERSION, context, None, at_ms=at_ms),
             entries,
@@ -515,9 +519,9 @@ def _move_pattern(
 
 
 def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Event:
-    meaning, unsure = meaning_of(entry.type, entry.subtype, incoming=entry.incoming), False
+    meaning, unsure = entry.meaning, False
     if entry.subtype == "spotfromfutures" and entry.incoming and not details.futures:
-        # Kraken credits airdrops by this word too, and the futures account has no other side then.
+        # Kraken also uses this subtype for airdrops; the futures account then has no other side.
         meaning, unsure = AIRDROP, details.futures is None
     if meaning is REALISED and entry.amount == "0":
         meaning = OPENED
@@ -531,7 +535,7 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         unsure,
     )
     fees = fees_of((entry,), meaning.fee)
-    amount = unsigned(entry.amount)
+    amount = entry.unsigned
     moved: Money | UnsetType = UNSET if amount == "0" else money(entry.currency, amount)
     record = replace(
         pattern,

@@ -1,7 +1,7 @@
 """Parses rows of Kraken's spot ledger: ids, times, assets and exact amounts; pure.
 
-A row is the value of an object whose key is its ledger id. Amounts are texts, in old recordings
-JSON numbers; the time has up to seven decimals and is read exactly.
+A row is the value of an object whose key is its ledger id. Amounts are text, in old recordings JSON
+numbers; the time has up to seven decimals and is read exactly.
 https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 """
 
@@ -13,12 +13,12 @@ from typing import Any, Final
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, record_id, show
-from onebook.transactions.decimals import subtract
+from onebook.core import canonicals, difference, iso, record_id
 from onebook.transactions.kraken.assets import CREDITS, asset_of
-from onebook.transactions.kraken.words import TITLES, UNIFIED
+from onebook.transactions.kraken.words import TITLES, UNIFIED, meaning_of
 from onebook.transactions.mapping import (
     LINE,
+    Meaning,
     Row,
     blank_record,
     event_patterns,
@@ -52,8 +52,11 @@ class LedgerRow(Struct, frozen=True, gc=False):
     Args:
         id: Its ledger id.
         refid: Reference shared by the rows of one event; some products reuse it.
+        native_type: Type and subtype in one text.
+        meaning: What type, subtype and sign mean.
         native: The asset id, which stands for `currency` and `wallet`.
         amount: The signed change without the fee.
+        incoming: Whether the amount is zero or above.
         fee: Positive if charged, negative if refunded.
         change: The amount less the fee.
         balance: The balance of the asset id after the row; None where absent.
@@ -64,23 +67,21 @@ class LedgerRow(Struct, frozen=True, gc=False):
     at_ms: int
     type: str
     subtype: str
+    native_type: str
+    meaning: Meaning
     native: str
     currency: str
     wallet: str
     amount: str
+    incoming: bool
     fee: str
     change: str
     balance: str | None
 
     @property
-    def incoming(self) -> bool:
-        """Whether the amount is zero or above."""
-        return self.amount[0] != "-"
-
-    @property
-    def native_type(self) -> str:
-        """Type and subtype in one text."""
-        return f"{self.type}:{self.subtype}" if self.subtype else self.type
+    def unsigned(self) -> str:
+        """The amount without its sign."""
+        return self.amount if self.incoming else self.amount[1:]
 
 
 def entry_of(ledger_id: str, row: Row) -> LedgerRow:
@@ -96,23 +97,23 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
     if get("aclass") == TOKENIZED and "." not in native:
         native += ".T"
     currency, wallet = asset_of(native)
-    change = amount
-    if fee is None or fee == "0":
-        fee = "0"
-    else:
-        change = show(subtract(Decimal(amount), Decimal(fee)))
+    kind, subtype = require(row["type"], "type"), get("subtype") or ""
+    incoming, fee = amount[0] != "-", fee or "0"
     return LedgerRow(
         require(ledger_id, "id"),
         str(get("refid") or ""),
         time_ms(row["time"]),
-        require(row["type"], "type"),
-        get("subtype") or "",
+        kind,
+        subtype,
+        f"{kind}:{subtype}" if subtype else kind,
+        meaning_of(kind, subtype, incoming),
         native,
         currency,
         wallet,
         amount,
+        incoming,
         fee,
-        change,
+        amount if fee == "0" else difference(amount, fee),
         balance,
     )
 
@@ -158,7 +159,7 @@ def make_id(context: RowContext, source: str, native_key: str) -> str:
 
 def event_id(context: RowContext, entries: Iterable[LedgerRow]) -> str:
     """The id of the event that consists of these rows."""
-    return make_id(context, "event", min(entry.id for entry in entries))
+    return make_id(context, "event", min([entry.id for entry in entries]))
 
 
 def line_id(context: RowContext, entry: LedgerRow) -> str:
@@ -168,7 +169,8 @@ def line_id(context: RowContext, entry: LedgerRow) -> str:
 
 def line_ids(context: RowContext, entries: Iterable[LedgerRow]) -> tuple[str, ...]:
     """The ids of an event's ledger lines, for `related`."""
-    return tuple(line_id(context, entry) for entry in entries)
+    environment = context.environment
+    return tuple([record_id(EXCHANGE, environment, LINE, entry.id) for entry in entries])
 
 
 def fees_of(
@@ -183,7 +185,7 @@ def fees_of(
     for entry in entries:
         charged = entry.fee
         if credits_pay and entry.currency == CREDITS and entry.amount != "0":
-            charged = show(subtract(Decimal(entry.fee), Decimal(entry.amount)))
+            charged = difference(entry.fee, entry.amount)
         if charged != "0":
             fees.append(Fee(entry.currency, charged, None, kind, "fee"))
     return tuple(fees)

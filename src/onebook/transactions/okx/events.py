@@ -1,31 +1,31 @@
-"""Mapping of bills: each as a line of the ledger, and those of one event as its record; pure.
+"""Mapping of bills: each to a line of the ledger, and those of one event to its record; pure.
 
-OKX books each currency by itself: a fill of a spot market, a conversion or a move between the two
-accounts is two bills or more. A group of bills (see `group_key`) becomes records:
+OKX books each currency separately: a fill on a spot market, a conversion or a move between the two
+accounts has two or more bills. A group of bills (see `group_key`) becomes records:
 
-- a fill of a spot market: what was given and what was received, each fee in its own coin;
-- a fill of a contract: the fill with its fee, and a record of its own with what it realised;
-- a conversion: by its order, by the list of conversions, else by the legs of one instant;
+- a fill on a spot market: the amounts given and received, each fee in its own coin;
+- a fill of a contract: the fill with its fee, and a separate record with the realised P&L;
+- a conversion: by its order, by the list of conversions, else by the legs of one time;
 - a move between the accounts: sent and received are equal;
-- anything else: a record for each bill.
+- anything else: one record per bill.
 
-Deposits and withdrawals have records in lists of their own (`funds`): a bill of one is a line that
-names it (`matching`), or has a record of its own where the lists do not have it.
+Deposits and withdrawals have records in their own lists (`funds`): their bill is a line that names
+that record (`matching`), or has its own record if the lists lack it.
 
-What moved is `balChg` alone, to its last digit: `sz` is cut to the decimals of the coin. A fill is
-named after its instrument, order and trade; every other event after the smallest id of its bills.
+The amount moved is `balChg` alone, which is exact: `sz` is cut to the decimals of the coin. The id
+of a fill is derived from its instrument, order and trade; that of every other event from the
+smallest id of its bills.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, show
-from onebook.transactions.decimals import negated, subtract, unsigned
+from onebook.core import canonicals, difference, iso
+from onebook.transactions.decimals import negated, unsigned
 from onebook.transactions.mapping import (
     LINE,
     PATTERNS_MAX,
@@ -94,9 +94,12 @@ from onebook.transactions.record import (
     money,
 )
 
-JOIN_MS: Final = 3_000  # bills of a fill share their instant, those of a move are a second apart
+JOIN_MS: Final = 3_000  # bills of a fill have the same time, those of a move are a second apart
 NOTHING_LISTED: Final[Mapping[str, Record | None]] = {}
 CONVERT_KEY: Final = "convert"
+FILL_KEYS: Final = ("fill:", "order:")
+GAINING: Final = frozenset({"2", "8"})  # types by which a contract gains: fills and funding
+LINEAR: Final = frozenset({"SWAP", "FUTURES"})
 REPAYING: Final = frozenset({"4", "29"})  # types by which a debt is repaid with another coin
 
 
@@ -114,7 +117,7 @@ def conversion_of(row: Row) -> ListedConversion:
     """Read a row of the list of conversions.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It lacks coins, amounts or a time.
+        ValueError, LookupError, TypeError, ArithmeticError: The row lacks coins, amounts or a time.
     """
     size, value = canonicals(row["fillBaseSz"], row["fillQuoteSz"])
     base = coin(row["baseCcy"]), require(size, "fillBaseSz")
@@ -130,7 +133,7 @@ def conversion_of(row: Row) -> ListedConversion:
 
 
 def group_key(bill: Bill) -> str:
-    """What the bills of one event have in common, besides their time."""
+    """The key shared by the bills of one event."""
     if bill.wallet == FUNDING:
         if bill.type in (FROM_TRADING, TO_TRADING):
             return f"move:{bill.currency}:{unsigned(bill.change)}"
@@ -147,7 +150,7 @@ def group_key(bill: Bill) -> str:
 
 
 def _between_accounts(bill: Bill) -> bool:
-    """Whether a transfer of the trading account is one with the funding account."""
+    """Whether a transfer of the trading account is to or from the funding account."""
     ends = {WALLET_CODES.get(each, each) for each in (bill.source, bill.target) if each}
     return ends in (set(), {FUNDING}, {TRADING, FUNDING})
 
@@ -160,30 +163,41 @@ def records_of(
     """The rows of one group as records: its events, and a line for each bill.
 
     Args:
-        listed: By bill, the record of a list that it belongs to; None, if that moved nothing.
+        listed: By bill, the record of a list that it belongs to; None if that moved nothing.
     """
     rows = list(rows)
-    bills = sorted(
-        (row for row in rows if isinstance(row, Bill)),
-        # Rows of one time come in any order, and the records may not depend on it.
-        key=lambda bill: (bill.at_ms, len(bill.id), bill.id, bill.wallet),
-    )
-    fills = sorted(
-        (row for row in rows if isinstance(row, ListedFill)), key=lambda each: each.row_id
-    )
+    bills = [row for row in rows if type(row) is Bill]
+    if len(bills) > 1:  # rows of one time come in any order, and the records may not depend on it
+        bills.sort(key=_place)
+    fills: list[ListedFill] = []
+    conversions: list[ListedConversion] = []
+    if len(bills) < len(rows):
+        fills = [row for row in rows if isinstance(row, ListedFill)]
+        fills.sort(key=lambda each: each.row_id)
+        conversions = [row for row in rows if isinstance(row, ListedConversion)]
     if not bills:
         return [unbooked(fill, context) for fill in fills]
-    conversions = [row for row in rows if isinstance(row, ListedConversion)]
     records: list[Record] = []
-    booked: dict[str, Record] = {}
-    own = [bill for bill in bills if bill.native not in listed]
+    booked: dict[str, tuple[Record, str]] = {}  # by bill: its event, and the id of its line
+    own = [bill for bill in bills if bill.native not in listed] if listed else bills
     for event in events_of(own, context, fills, conversions) if own else ():
         records += event.records
-        booked.update((bill.native, event.records[0]) for bill in event.bills)
+        first = event.records[0]
+        for bill, line in zip(event.bills, first.related, strict=True):
+            booked[bill.native] = first, line
     for bill in bills:
-        event_record = booked.get(bill.native) or listed.get(bill.native)
-        records.append(_line(bill, context, event_record))
+        found = booked.get(bill.native)
+        if found is not None:
+            records.append(_line(bill, context, *found))
+        else:
+            fund = listed.get(bill.native)
+            records.append(_line(bill, context, fund, line_id(context, bill)))
     return records
+
+
+def _place(bill: Bill) -> tuple[int, int, str, str]:
+    """The place of a bill in its event: by its time, then by its number."""
+    return bill.at_ms, len(bill.id), bill.id, bill.wallet
 
 
 def events_of(
@@ -194,14 +208,14 @@ def events_of(
 ) -> list[OkxEvent]:
     """The events of one group of bills."""
     first, key = bills[0], group_key(bills[0])
-    if key.startswith(("fill:", "order:")):
+    if key.startswith(FILL_KEYS):
         if first.inst_type in CONTRACT_KINDS and not numbered(first.trade_id):
             # One bill is one fill of a contract, and the list names it.
             return [contract_fill([bill], context, fill_named(bill, fills)) for bill in bills]
         fill = fills[0] if fills else None
         if first.inst_type in CONTRACT_KINDS:
             return [contract_fill(bills, context, fill)]
-        if len({bill.currency for bill in bills}) > 1 or first.inst_type in SPOT_KINDS:
+        if first.inst_type in SPOT_KINDS or len({bill.currency for bill in bills}) > 1:
             return [spot_fill(bills, context, fill)]
     if key.startswith("move:"):
         return _moves(bills, context)
@@ -213,38 +227,35 @@ def events_of(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _line(bill: Bill, context: BillContext, event: Record | None) -> Record:
+def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> Record:
     """A bill as a line of its account's ledger: what moved, and the balance around it."""
-    meaning = bill.meaning
+    meaning, currency = bill.meaning, bill.currency
+    gross, change, after = bill.gross, bill.change, bill.balance
     pattern = _line_pattern(
         context.environment,
         meaning,
         bill.native_type,
-        bill.currency,
+        currency,
         bill.wallet,
-        direction_of(bill.change),
+        direction_of(change),
         None if event is None else event.type,
     )
-    gross, change, after = bill.gross, bill.change, bill.balance
-    fees = fees_of((bill,), meaning.fee) if bill.fee != "0" else ()
-    moved: Money | UnsetType = UNSET
-    if gross != "0":
-        moved = money(bill.currency, unsigned(gross))
     given = gross[0] == "-"
+    amount = gross[1:] if given else gross
+    moved: Money | UnsetType = UNSET if gross == "0" else money(currency, amount)
+    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
     return replace(
         pattern,
-        transactionId=line_id(context, bill),
+        transactionId=line,
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees),
-        description=Description(
-            TITLES[LINE], f"{pattern.description.desc} {change} {bill.currency}"
-        ),
+        fee=first_fee(fees) if fees else None,
+        description=Description(TITLES[LINE], f"{pattern.description.desc} {change} {currency}"),
         datetime=iso(bill.at_ms),
-        amount=unsigned(change),
+        amount=amount if change is gross else unsigned(change),
         balance=Balance(
-            before=None if after is None else show(subtract(Decimal(after), Decimal(change))),
+            before=None if after is None else difference(after, change),
             after=after,
             change=change,
             cash_flow=_cash_flow(bill),
@@ -257,12 +268,14 @@ def _line(bill: Bill, context: BillContext, event: Record | None) -> Record:
 
 
 def _cash_flow(bill: Bill) -> str | None:
-    """What a fill of a contract gained, which with its fee is its change.
+    """The P&L of a contract fill, which together with its fee is its change.
 
-    Not of isolated positions, whose margin moves with the fill, nor of options, which have a price.
+    Not for isolated positions, whose margin moves with the fill, nor for options, which have a
+    price.
     """
-    gains = bill.type in ("2", "8") and bill.inst_type in ("SWAP", "FUTURES")
-    return bill.pnl if gains and bill.margin_mode != "isolated" else None
+    if bill.inst_type not in LINEAR or bill.type not in GAINING or bill.margin_mode == "isolated":
+        return None
+    return bill.pnl
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -297,7 +310,7 @@ def _line_pattern(
 def _conversions(
     bills: Sequence[Bill], context: BillContext, listed: Sequence[ListedConversion]
 ) -> list[OkxEvent]:
-    """Conversions: by the list, by their orders, by their instants, the rest as it comes."""
+    """Map conversions: by the list, by their orders, by their times, the rest as they come."""
     left, found = list(bills), list[OkxEvent]()
     for conversion in sorted(listed, key=lambda each: (each.at_ms, each.trade_id)):
         legs = _legs_of(conversion, left)
@@ -317,7 +330,7 @@ def _conversions(
 
 
 def _legs_of(conversion: ListedConversion, bills: Sequence[Bill]) -> list[Bill] | None:
-    """The two bills of a conversion of the list."""
+    """The two bills of a conversion in the list."""
     wanted = {
         (conversion.sent[0], negated(conversion.sent[1])),
         (conversion.received[0], conversion.received[1]),
@@ -333,7 +346,8 @@ def _legs_of(conversion: ListedConversion, bills: Sequence[Bill]) -> list[Bill] 
 def _exchanged(
     bills: Sequence[Bill], context: BillContext, listed: ListedConversion | None
 ) -> list[OkxEvent]:
-    """What was given for what: the first of several coins has the record of the exchange."""
+    """Map an exchange: if there are several coins, the first one is in the record of the
+    exchange."""
     given, received = legs_of(bills)
     events: list[OkxEvent] = []
     for number in range(max(len(given), len(received), 1)):
@@ -401,7 +415,7 @@ def _direction(sent: BillLeg | None, received: BillLeg | None) -> Direction:
 
 
 def _moves(bills: Sequence[Bill], context: BillContext) -> list[OkxEvent]:
-    """Moves between the accounts: each bill of the one with its mirror in the other."""
+    """Map moves between the accounts: each bill of one with its counterpart in the other."""
     mirrors = [bill for bill in bills if bill.wallet == TRADING]
     found: list[OkxEvent] = []
     for bill in (each for each in bills if each.wallet == FUNDING):
@@ -414,7 +428,7 @@ def _moves(bills: Sequence[Bill], context: BillContext) -> list[OkxEvent]:
 
 
 def _move(bill: Bill, parts: tuple[Bill, ...], context: BillContext) -> Record:
-    """A move that the funding account books, and so has: its code says where to."""
+    """Map a move booked only in the funding account: its code shows the other side."""
     ways = (TRADING, FUNDING) if bill.incoming else (FUNDING, TRADING)
     amount = unsigned(bill.change)
     moved, at_ms = money(bill.currency, amount), max(each.at_ms for each in parts)
@@ -446,7 +460,7 @@ def _move_pattern(
     )
 
 
-# Bills that are an event of their own -----------------------------------------------------------
+# Bills that are separate events -----------------------------------------------------------------
 
 
 def _single(bill: Bill, context: BillContext) -> OkxEvent:
@@ -460,16 +474,18 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         direction_of(bill.gross),
         bill.type,
     )
-    fees, amount = fees_of((bill,), meaning.fee), unsigned(bill.gross)
+    gross = bill.gross
+    given = gross[0] == "-"
+    amount = gross[1:] if given else gross
+    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
     moved: Money | UnsetType = UNSET if amount == "0" else money(bill.currency, amount)
-    given = bill.gross[0] == "-"
     record = replace(
         pattern,
         transactionId=make_id(context, "event", bill.native),
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, change_words(pattern, bill.currency, bill.change, amount)
         ),
@@ -477,7 +493,7 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         amount=amount,
         fees=fees,
         ids=Ids(native=bill.native, order_id=bill.order_id or None),
-        related=line_ids(context, (bill,)),
+        related=(line_id(context, bill),),
     )
     if bill.inst_id and bill.inst_type in CATEGORIES:
         record = _of_instrument(record, bill, context)
@@ -485,7 +501,7 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
 
 
 def _of_instrument(record: Record, bill: Bill, context: BillContext) -> Record:
-    """What happened to a position, such as a funding payment or a delivery."""
+    """Add the effect on a position, such as a funding payment or a delivery."""
     contract = bill.inst_type in CONTRACT_KINDS
     gained = None if bill.gross == "0" else bill.gross
     position = Position(

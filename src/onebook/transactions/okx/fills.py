@@ -1,12 +1,12 @@
-"""Mapping of fills: the bills of one fill as its record; pure.
+"""Mapping of fills: the bills of one fill to its record; pure.
 
-- Of a spot market: what was given and what was received, each fee in its own coin. The quote of a
-  market on USD can be any of several dollars, and a third coin is what the fee was paid with.
-- Of a contract: the fill with its fee, and a record of its own with what it realised. An option has
-  a price, which the fill itself pays.
+- On a spot market: the amounts given and received, each fee in its own coin. The quote of a USD
+  market can be any of several dollars; a third coin is the one that the fee was paid in.
+- Of a contract: the fill with its fee, and a separate record with the realised P&L. An option has a
+  price, which is paid by the fill itself.
 
-A fill is named after its instrument, order and trade; one whose trade has no number, such as a
-liquidation, after its bill. The list of fills adds the side and is compared; it moves nothing.
+The id of a fill is derived from its instrument, order and trade; if the trade has no number, as in
+a liquidation, from its bill. The list of fills adds the side and is compared; it moves nothing.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,6 @@ from onebook.transactions.mapping import (
     PATTERNS_MAX,
     Meaning,
     Row,
-    direction_of,
     first_fee,
     holder_of,
     require,
@@ -73,7 +72,7 @@ REALISING: Final = frozenset({"trade", "liquidation", "adl"})
 
 
 class OkxEvent(NamedTuple):
-    """Records of one event, and the bills that it is made of."""
+    """Records of one event, and the bills they were built from."""
 
     records: list[Record]
     bills: tuple[Bill, ...]
@@ -97,7 +96,7 @@ class ListedFill(Struct, frozen=True, gc=False):
 
     @property
     def row_id(self) -> str:
-        """What tells it from any other row."""
+        """The identity of the row."""
         side = text_or_empty(self.row, "side")
         return f"fill:{self.inst_id}:{self.order_id}:{self.trade_id}:{side}:{self.fill_time}"
 
@@ -106,7 +105,7 @@ def fill_of(row: Row) -> ListedFill:
     """Read a row of the list of fills.
 
     Raises:
-        ValueError, LookupError, TypeError: It has no instrument, order or time.
+        ValueError, LookupError, TypeError: The row has no instrument, order or time.
     """
     return ListedFill(
         time_ms(row["ts"]),
@@ -120,19 +119,19 @@ def fill_of(row: Row) -> ListedFill:
 
 
 def fill_key(inst_id: str, order_id: str, trade_id: str) -> str:
-    """What the rows of one fill have in common."""
+    """The key shared by the rows of one fill."""
     if not trade_id:  # bills of 2021
         return f"order:{inst_id}:{order_id}"
     return f"fill:{inst_id}:{order_id}:{trade_id}"
 
 
 def numbered(trade_id: str) -> bool:
-    """Whether a trade has a number of its own: liquidations and block trades have 0 or less."""
+    """Whether a trade has its own number: liquidations and block trades have 0 or less."""
     return bool(trade_id) and trade_id != "0" and trade_id[0] != "-"
 
 
 def fill_named(bill: Bill, fills: Sequence[ListedFill]) -> ListedFill | None:
-    """The fill of the list that names a bill."""
+    """The fill in the list that a bill names."""
     return next((fill for fill in fills if str(fill.row.get("billId")) == bill.id), None)
 
 
@@ -140,45 +139,43 @@ class BillLeg(NamedTuple):
     """The bills of one currency in an exchange, and the sum of their changes without fees."""
 
     bills: tuple[Bill, ...]
+    currency: str
     amount: str
-
-    @property
-    def currency(self) -> str:
-        """What was given or received."""
-        return self.bills[0].currency
-
-    @property
-    def unsigned(self) -> str:
-        """How much of it."""
-        return unsigned(self.amount)
+    unsigned: str
 
 
 def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
-    """What was given, and what was received."""
+    """The legs given and received."""
     by_currency: dict[str, list[Bill]] = {}
     for bill in bills:
         by_currency.setdefault(bill.currency, []).append(bill)
     given: list[BillLeg] = []
     received: list[BillLeg] = []
-    for found in by_currency.values():
-        amount = show(add(*(Decimal(bill.gross) for bill in found)))
-        if amount != "0":
-            (given if amount[0] == "-" else received).append(BillLeg(tuple(found), amount))
+    for currency, found in by_currency.items():
+        amount = found[0].gross
+        if len(found) > 1:
+            amount = show(add(*(Decimal(bill.gross) for bill in found)))
+        if amount[0] == "-":
+            given.append(BillLeg(tuple(found), currency, amount, amount[1:]))
+        elif amount != "0":
+            received.append(BillLeg(tuple(found), currency, amount, amount))
     return given, received
 
 
 def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, ...]:
     """The fields that an exchange of one leg lacks."""
+    if sent is not None and received is not None:
+        return ()
     return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
 
 
 def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
-    """A fill of a spot market; a third coin is what its fee was paid with."""
+    """Map a fill on a spot market; a third coin is the one that its fee was paid in."""
     first = bills[0]
     market = context.markets.find(CATEGORIES.get(first.inst_type, "spot"), first.inst_id)
     traded, others = _traded(bills, market)
     given, received = legs_of(traded)
-    sent, got = next(iter(given), None), next(iter(received), None)
+    sent, got = given[0] if given else None, received[0] if received else None
     meaning = first.meaning if first.meaning.kind in REALISING else TRADE
     pattern = _fill_pattern(
         context.environment,
@@ -187,59 +184,58 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
         _side(first, market, sent, got, fill),
         sides_lacking(sent, got),
     )
-    base = next((leg for leg in (sent, got) if leg and leg.currency == market.base), None)
-    quote = next((leg for leg in (sent, got) if leg and leg is not base), None)
+    base, quote = sent, got
+    if sent is None or sent.currency != market.base:
+        base, quote = got, sent
+        if got is None or got.currency != market.base:
+            base, quote = None, sent or got
     fees = fees_of(traded, meaning.fee)
-    fees += tuple(
-        Fee(bill.currency, negated(bill.change), None, meaning.fee, "fee") for bill in others
-    )
+    if others:
+        fees += tuple(
+            Fee(bill.currency, negated(bill.change), None, meaning.fee, "fee") for bill in others
+        )
     price = _price(bills, fill)
     main = base or got or sent
+    amount, at_ms = main.unsigned if main else "0", max([bill.at_ms for bill in bills])
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
-        timestamp=max(bill.at_ms for bill in bills),
+        timestamp=at_ms,
         sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
         receivedCurrency=money(got.currency, got.unsigned) if got else UNSET,
-        fee=first_fee(fees),
-        description=Description(
-            pattern.description.title, _trade_words(pattern, main.unsigned if main else "0", price)
-        ),
-        amount=main.unsigned if main else "0",
+        fee=first_fee(fees) if fees else None,
+        description=Description(pattern.description.title, _trade_words(pattern, amount, price)),
+        datetime=iso(at_ms),
+        amount=amount,
+        price=price,
+        quantity=base.unsigned if base else None,
+        value=quote.unsigned if quote else None,
         fees=fees,
         ids=_fill_ids(first, fill),
         related=line_ids(context, bills),
     )
-    return OkxEvent(
-        [
-            replace(
-                record,
-                datetime=iso(record.timestamp),
-                asset=main.currency if main else pattern.asset,
-                price=price,
-                quantity=base.unsigned if base else None,
-                quantity_unit="base" if base else None,
-                value=quote.unsigned if quote else None,
-            )
-        ],
-        tuple(bills),
-    )
+    asset = main.currency if main else pattern.asset
+    if base is None or asset != pattern.asset:
+        record = replace(record, asset=asset, quantity_unit="base" if base else None)
+    return OkxEvent([record], tuple(bills))
 
 
 def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], list[Bill]]:
-    """The bills of what was traded, and those of a fee in another coin.
+    """Divide bills into those of the traded coins, and those of a fee in another coin.
 
-    The quote of a market on USD can be any of several dollars.
+    The quote of a USD market can be any of several dollars.
     """
     pair = {market.base, market.quote}
+    coins = {bill.currency for bill in bills}
+    if coins == pair or market.base is None:
+        return list(bills), []
     base = next((bill for bill in bills if bill.currency == market.base), None)
-    quoted = any(bill.currency == market.quote for bill in bills)
-    if market.base is not None and base is not None and not quoted:
+    if base is not None and market.quote not in coins:
         given = base.gross[0] == "-"
         others = (bill for bill in bills if bill.gross != "0" and (bill.gross[0] == "-") != given)
         pair |= {bill.currency for bill in others}
-    traded = [bill for bill in bills if market.base is None or bill.currency in pair]
-    return traded, [bill for bill in bills if bill not in traded]
+    traded = [bill for bill in bills if bill.currency in pair]
+    return traded, [bill for bill in bills if bill.currency not in pair]
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -259,6 +255,7 @@ def _fill_pattern(
         side=side,
         asset=market.base or market.symbol,
         instrument=market,
+        quantity_unit="base",
         incomplete=lacking,
     )
 
@@ -270,7 +267,7 @@ def _side(
     received: BillLeg | None,
     fill: ListedFill | None,
 ) -> str | None:
-    """Buy or sell: of a spot market, whether the base coin came or left."""
+    """Buy or sell: on a spot market, whether the base coin was received or given."""
     if received is not None and received.currency == market.base:
         return "buy"
     if sent is not None and sent.currency == market.base:
@@ -292,7 +289,12 @@ def _contract_side(bill: Bill, fill: ListedFill | None) -> str | None:
 
 def _price(bills: Sequence[Bill], fill: ListedFill | None) -> str | None:
     listed = canonicals(fill.row.get("fillPx"))[0] if fill is not None else None
-    return listed or next((bill.price for bill in bills if bill.price), None)
+    if listed:
+        return listed
+    for bill in bills:
+        if bill.price:
+            return bill.price
+    return None
 
 
 def _trade_words(pattern: Record, amount: str, price: str | None) -> str:
@@ -303,7 +305,7 @@ def _trade_words(pattern: Record, amount: str, price: str | None) -> str:
 
 
 def _fill_id(bills: Sequence[Bill], context: BillContext) -> str:
-    """By its trade; by its bills where that has no number of its own."""
+    """The native id: from the trade, or from the bills if the trade has no number."""
     first = bills[0]
     if numbered(first.trade_id):
         return make_id(context, "fill", f"{first.inst_id}:{first.order_id}:{first.trade_id}")
@@ -321,11 +323,13 @@ def _fill_ids(bill: Bill, fill: ListedFill | None) -> Ids:
 
 
 def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
-    """A fill of a contract with its fee, and what it realised.
+    """Map a fill of a contract with its fee, and its realised P&L.
 
-    An option has a price that is paid by the fill itself.
+    An option has a price, which is paid by the fill itself.
     """
-    first = max(bills, key=lambda bill: (bill.size is not None, bill.pnl != "0"))
+    first = bills[0]
+    if len(bills) > 1:
+        first = max(bills, key=lambda bill: (bill.size is not None, bill.pnl != "0"))
     meaning = first.meaning
     market = context.markets.find(CATEGORIES[first.inst_type], first.inst_id)
     pattern = _contract_pattern(
@@ -336,12 +340,12 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
     paid = first.inst_type == "OPTION" or meaning.kind not in REALISING
     gross = moved.pop(first.currency, "0") if paid else "0"
     size = unsigned(first.size or "0")
-    at_ms = max(bill.at_ms for bill in bills)
+    at_ms = max([bill.at_ms for bill in bills])
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
         timestamp=at_ms,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, f"{pattern.label} {size} {market.symbol}"
         ),
@@ -382,7 +386,7 @@ def _contract_pattern(
 
 
 def _with_amount(record: Record, currency: str, gross: str) -> Record:
-    """A record with what it moved of one currency."""
+    """Add the amount of one currency to a record."""
     if gross == "0":
         return record
     moved = money(currency, unsigned(gross))
@@ -397,36 +401,46 @@ def _realised(
     fill: Record, currency: str, gained: str, context: BillContext, *, context_market: TradedMarket
 ) -> Record:
     """What a fill of a contract realised; its lines are those of the fill."""
-    record = replace(
-        BLANK,
+    given = gained[0] == "-"
+    amount = gained[1:] if given else gained
+    moved = money(currency, amount)
+    return replace(
+        _realised_pattern(context.environment, fill.native_type, currency, context_market, given),
         transactionId=make_id(context, "pnl", f"{fill.transactionId}:{currency}"),
         timestamp=fill.timestamp,
-        label="Realised PnL",
+        sentCurrency=moved if given else UNSET,
+        receivedCurrency=UNSET if given else moved,
         description=Description(TITLES[FUTURES], f"Realised {gained} {currency}"),
         datetime=fill.datetime,
-        environment=context.environment,
-        type=FUTURES,
-        unified_type=FUTURES,
-        kind="closed_pnl",
-        native_type=fill.native_type,
-        account=fill.account,
-        direction=direction_of(gained),
-    )
-    record = replace(
-        record,
-        asset=currency,
-        amount=unsigned(gained),
-        instrument=context_market,
+        amount=amount,
         position=Position(realised_pnl=gained),
         ids=fill.ids,
         related=(fill.transactionId,),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _realised_pattern(
+    environment: str, native_type: str | None, currency: str, market: TradedMarket, given: bool
+) -> Record:
+    return replace(
+        BLANK,
+        label="Realised PnL",
+        environment=environment,
+        type=FUTURES,
+        unified_type=FUTURES,
+        kind="closed_pnl",
+        native_type=native_type,
+        account=holder_of(TRADING),
+        direction=Direction.OUT if given else Direction.IN,
+        asset=currency,
+        instrument=market,
         related_type=FUTURES,
     )
-    return _with_amount(record, currency, gained)
 
 
 def unbooked(fill: ListedFill, context: BillContext) -> Record:
-    """A fill that no bill has, which therefore moved nothing that is known."""
+    """Map a fill without a bill, which therefore moved nothing that is known."""
     row = fill.row
     market = context.markets.find(CATEGORIES[fill.inst_type], fill.inst_id)
     side = str(row["side"]) if row.get("side") in DIRECTIONS else None
@@ -435,6 +449,7 @@ def unbooked(fill: ListedFill, context: BillContext) -> Record:
         pattern = _contract_pattern(context.environment, CONTRACT, market, side, "fill")
     else:
         pattern = _fill_pattern(context.environment, TRADE, market, side, ())
+        pattern = replace(pattern, quantity_unit=None)
     return replace(
         pattern,
         transactionId=make_id(context, "unbooked", fill.row_id),
@@ -459,26 +474,26 @@ def unbooked(fill: ListedFill, context: BillContext) -> Record:
 
 
 def fill_difference(record: Record, bill: Bill, fill: ListedFill) -> tuple[str, str, str] | None:
-    """How a fill in bills differs from the list of fills: what, the bills' figure, the list's.
+    """How a fill in bills differs from the list of fills: field, bills' figure, list's figure.
 
-    Amounts of bills have digits beyond the decimals of their coin.
+    Amounts of bills have more digits than the decimals of their coin.
     """
     price, size, fee = canonicals(
         fill.row.get("fillPx"), fill.row.get("fillSz"), fill.row.get("fee")
     )
     if price is not None and bill.price is not None and price != bill.price:
-        return "its price is another", bill.price, price
+        return "its price differs", bill.price, price
     if size is not None and record.quantity is not None and not _close(record.quantity, size):
-        return "its quantity is another", record.quantity, size
+        return "its quantity differs", record.quantity, size
     named = str(fill.row.get("feeCcy") or "")
     if fee is None or not named:
         return None
     paid = [Decimal(each.amount) for each in record.fees if each.currency == coin(named)]
     charged = show(add(*paid))
-    return None if _close(charged, negated(fee)) else ("its fee is another", charged, negated(fee))
+    return None if _close(charged, negated(fee)) else ("its fee differs", charged, negated(fee))
 
 
 def _close(left: str, right: str) -> bool:
-    """Whether two amounts agree but for the last digits of a bill."""
+    """Whether two amounts agree except for the last digits of a bill."""
     one, other = Decimal(left), Decimal(right)
     return abs(subtract(one, other)) <= max(abs(other) * NEARLY, LEAST)

@@ -1,22 +1,21 @@
-"""Rows of OKX's bills and lists: ids, times, exact amounts; pure.
+"""Parses rows of OKX's bills and lists: ids, times, exact amounts; pure.
 
-A bill is one change of one currency in one account. All values are texts, in some old rows JSON
-numbers; "" is absent. `sz` of a bill never decides the sign: only `balChg` has it.
+A bill is one change of one currency in one account. All values are text, in some old rows JSON
+numbers; "" is absent. Only `balChg` has a sign, never `sz`.
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, record_id, show
+from onebook.core import canonicals, difference, iso, record_id, texts
 from onebook.exchanges.kit.currencies import currency_of
-from onebook.transactions.decimals import negated, subtract
+from onebook.transactions.decimals import negated
 from onebook.transactions.mapping import (
     LINE,
     PATTERNS_MAX,
@@ -38,15 +37,14 @@ from onebook.transactions.record import Description, Fee, Ids, Record, Status
 
 EXCHANGE: Final = "okx"
 TRADING, FUNDING, EARN_WALLET = "TRADING", "FUNDING", "EARN"
-WALLET_CODES: Final = {"6": FUNDING, "18": TRADING}
-NATIVE_WALLETS: Final = {name: code for code, name in WALLET_CODES.items()}  # parts of ids
+WALLET_CODES: Final = {"6": FUNDING, "18": TRADING}  # parts of ids
 
 BLANK: Final = blank_record(EXCHANGE)
 pattern_of: Final = event_patterns(BLANK, TITLES, "OKX Event", UNIFIED)
 
 
 class BillContext(Struct, frozen=True):
-    """What a row does not say itself.
+    """Facts that a row does not contain.
 
     Args:
         environment: A part of every id.
@@ -57,29 +55,37 @@ class BillContext(Struct, frozen=True):
     markets: Markets
 
 
-class Bill(Struct, frozen=True, gc=False, kw_only=True):
+class Bill(Struct, frozen=True, gc=False):
     """One bill of either account; the funding account has only the first ones.
 
     Args:
+        native: Account and id in one text: each account counts for itself.
+        native_type: Account, type and subtype in one text.
+        meaning: What its codes mean.
+        incoming: Whether the balance grew, or stayed.
         change: By what the balance changed, signed.
         balance: The balance of the currency after it; None where absent.
         fee: The part of the change that is a fee, signed as OKX has it: below zero it was paid.
         gross: The change without the fee.
-        pnl: What a position gained; "0" if nothing.
+        pnl: The P&L of a position; "0" if there is none.
     """
 
     id: str
+    native: str
     wallet: str
     at_ms: int
     type: str
-    subtype: str = ""
+    native_type: str
+    meaning: Meaning
     currency: str
     change: str
+    incoming: bool
     balance: str | None
-    fee: str = "0"
     gross: str
+    fee: str = "0"
     pnl: str = "0"
     notes: str = ""
+    subtype: str = ""
     inst_type: str = ""
     inst_id: str = ""
     margin_mode: str = ""
@@ -93,67 +99,56 @@ class Bill(Struct, frozen=True, gc=False, kw_only=True):
     source: str = ""
     target: str = ""
 
-    @property
-    def incoming(self) -> bool:
-        """Whether the balance grew, or stayed."""
-        return self.change[0] != "-"
-
-    @property
-    def meaning(self) -> Meaning:
-        """What it means."""
-        if self.wallet == FUNDING:
-            return funding_meaning(self.type, incoming=self.incoming)
-        return trading_meaning(self.type, self.subtype, self.inst_type, incoming=self.incoming)
-
-    @property
-    def native_type(self) -> str:
-        """Account, type and subtype in one text."""
-        subtype = f":{self.subtype}" if self.subtype else ""
-        return f"{NATIVE_WALLETS[self.wallet]}:{self.type}{subtype}"
-
-    @property
-    def native(self) -> str:
-        """Account and id in one text: each account counts for itself."""
-        return f"{NATIVE_WALLETS[self.wallet]}:{self.id}"
-
 
 def trading_bill(row: Row) -> Bill:
     """Read a bill of the trading account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     get = row.get
     change, balance, fee, pnl, price, size = canonicals(
         row["balChg"], get("bal"), get("fee"), get("pnl"), get("px"), get("sz")
     )
-    change, fee = require(change, "balChg"), fee or "0"
-    return Bill(
-        id=require(str(row["billId"]), "billId"),
-        wallet=TRADING,
-        at_ms=time_ms(row["ts"]),
-        type=require(str(row["type"]), "type"),
-        subtype=str(get("subType") or ""),
-        currency=coin(row["ccy"]),
-        change=change,
-        balance=balance,
-        fee=fee,
-        gross=change if fee == "0" else difference(change, fee),
-        pnl=pnl or "0",
-        notes=str(get("notes") or ""),
-        inst_type=str(get("instType") or ""),
-        inst_id=str(get("instId") or ""),
-        margin_mode=str(get("mgnMode") or ""),
-        order_id=str(get("ordId") or ""),
-        client_order_id=str(get("clOrdId") or ""),
-        trade_id=str(get("tradeId") or ""),
-        fill_time=str(get("fillTime") or ""),
-        liquidity=str(get("execType") or ""),
-        price=price,
-        size=size,
-        source=str(get("from") or ""),
-        target=str(get("to") or ""),
+    (
+        bill_id, kind, subtype, notes, inst_type, inst_id, margin_mode, order_id, client_order_id,
+        trade_id, fill_time, liquidity, source, target,
+    ) = texts(
+        row, "billId", "type", "subType", "notes", "instType", "instId", "mgnMode", "ordId",
+        "clOrdId", "tradeId", "fillTime", "execType", "from", "to",
+    )  # fmt: skip
+    change, kind, fee = require(change, "balChg"), require(kind, "type"), fee or "0"
+    bill_id, incoming = require(bill_id, "billId"), change[0] != "-"
+    return Bill(  # by position: a call with so many names is slow
+        bill_id,
+        f"18:{bill_id}",
+        TRADING,
+        time_ms(row["ts"]),
+        kind,
+        f"18:{kind}:{subtype}" if subtype else f"18:{kind}",
+        trading_meaning(kind, subtype or "", inst_type or "", incoming),
+        coin(row["ccy"]),
+        change,
+        incoming,
+        balance,
+        change if fee == "0" else difference(change, fee),
+        fee,
+        pnl or "0",
+        notes or "",
+        subtype or "",
+        inst_type or "",
+        inst_id or "",
+        margin_mode or "",
+        order_id or "",
+        client_order_id or "",
+        trade_id or "",
+        fill_time or "",
+        liquidity or "",
+        price,
+        size,
+        source or "",
+        target or "",
     )
 
 
@@ -161,34 +156,36 @@ def funding_bill(row: Row) -> Bill:
     """Read a bill of the funding account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     change, balance = canonicals(row["balChg"], row.get("bal"))
-    change = require(change, "balChg")
+    bill_id, kind, notes = texts(row, "billId", "type", "notes")
+    change, kind = require(change, "balChg"), require(kind, "type")
+    bill_id, incoming = require(bill_id, "billId"), change[0] != "-"
     return Bill(
-        id=require(str(row["billId"]), "billId"),
-        wallet=FUNDING,
-        at_ms=time_ms(row["ts"]),
-        type=require(str(row["type"]), "type"),
-        currency=coin(row["ccy"]),
-        change=change,
-        balance=balance,
-        gross=change,
-        notes=str(row.get("notes") or ""),
+        bill_id,
+        f"6:{bill_id}",
+        FUNDING,
+        time_ms(row["ts"]),
+        kind,
+        f"6:{kind}",
+        funding_meaning(kind, incoming),
+        coin(row["ccy"]),
+        change,
+        incoming,
+        balance,
+        change,
+        notes=notes or "",
     )
 
 
-def difference(left: str, right: str) -> str:
-    """The exact difference of two canonical numbers."""
-    return show(subtract(Decimal(left), Decimal(right)))
-
-
+@lru_cache(maxsize=PATTERNS_MAX, typed=True)
 def coin(value: Any) -> str:
     """Our name of a currency.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The currency is absent.
     """
     return currency_of(EXCHANGE, require(str(value or ""), "ccy"))
 
@@ -197,7 +194,7 @@ def time_ms(value: Any) -> int:
     """A time in Unix ms.
 
     Raises:
-        ValueError, TypeError: It is no time.
+        ValueError, TypeError: It is not a time.
     """
     found = int(value)
     if found <= 0:
@@ -206,9 +203,9 @@ def time_ms(value: Any) -> int:
 
 
 def unreadable_row(row: Any, context: BillContext, kind: str, at_ms: int) -> Record:
-    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+    """The record of an unreadable row, at its own time or at that of its group.
 
-    Its id is made of all that it says, so equal rows are one record.
+    Its id is a digest of the whole row, so equal rows are one record.
     """
     native = None
     with suppress(LookupError, TypeError, ValueError, AttributeError):
@@ -236,29 +233,25 @@ def make_id(context: BillContext, source: str, native_key: str) -> str:
 
 def line_id(context: BillContext, bill: Bill) -> str:
     """The id of a bill as a line of the ledger."""
-    return _line_id(context.environment, bill.native)
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _line_id(environment: str, native: str) -> str:
-    """The event of a bill names it, and then the line itself."""
-    return record_id(EXCHANGE, environment, LINE, native)
+    return record_id(EXCHANGE, context.environment, LINE, bill.native)
 
 
 def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:
     """The lines of an event, as `related` takes them."""
-    return tuple(line_id(context, bill) for bill in bills)
+    environment = context.environment
+    return tuple([record_id(EXCHANGE, environment, LINE, bill.native) for bill in bills])
 
 
 def first_of(bills: Iterable[Bill]) -> Bill:
-    """The bill with the smallest id: an event is named after it."""
+    """The bill with the smallest id, from which the id of an event is derived."""
     return min(bills, key=lambda bill: (bill.wallet, len(bill.id), bill.id))
 
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:
     """The fees of some bills: positive is paid."""
-    return tuple(
+    fees = [
         Fee(bill.currency, negated(bill.fee), None, kind, "fee")
         for bill in bills
         if bill.fee != "0"
-    )
+    ]
+    return tuple(fees) if fees else ()
