@@ -1,10 +1,10 @@
 """Order books and their health: applies a connector's outputs, and reports which books are live.
 
 Enforces the first principle: a book is live or it is not shown. A snapshot makes it live; a gap, a
-wrong checksum, an implausible level, a crossed book or silence makes it stale at once, and only a
-fresh snapshot makes it live again. No I/O, no clock (`now` is monotonic seconds) and no await: this
-is the middle of the data path (ARCHITECTURE.md). Feeds do the resyncs, `streams` the merging and
-publishing.
+wrong checksum, an implausible level, a crossed book or silence makes it stale immediately, and only
+a new snapshot makes it live again. No I/O, no clock (`now` is monotonic seconds) and no await: this
+is the middle of the data path (ARCHITECTURE.md). Feeds perform the resyncs, `streams` merges and
+publishes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -30,7 +30,7 @@ FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEX
 SAME_BOOK: Final = "the resync returned the same levels as before the silence"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
 
-# Constants, because Python 3.11 looks a member of an enum up by a call.
+# Constants, because Python 3.11 resolves an enum member by a call.
 LIVE: Final = Health.LIVE
 OFFLINE: Final = Health.OFFLINE
 
@@ -65,7 +65,7 @@ MOVES: Final[dict[tuple[Health, Event], Health]] = {
     (Health.OFFLINE, Event.REFUSED): Health.OFFLINE,
 }
 
-# Events of `set_health`. Live is missing: only a snapshot makes a book live.
+# Events of `set_health`. Live is absent, because only a snapshot makes a book live.
 ASKED: Final = {
     Health.SYNCING: Event.RESTARTED,
     Health.STALE: Event.INVALIDATED,
@@ -305,7 +305,7 @@ class Books:
     def top(self, top: TopOfBook, now: float = 0.0) -> bool:
         """Show a newer best bid and ask over the levels of a live book; return whether it did.
 
-        It neither makes a book live nor proves that its levels arrive: `updated_at` stays.
+        It neither makes a book live nor proves that its levels arrive: `updated_at` is unchanged.
         """
         book = self._books.get(top.instrument)
         if book is None or book.health is not LIVE or book.fusing is None:
@@ -347,7 +347,7 @@ class Books:
             book.frozen_until = until
 
     def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
-        """Replace a whole book, which makes it live."""
+        """Replace an entire book, which makes it live."""
         book = self._books.get(snapshot.instrument)
         if book is None or book.health is OFFLINE:
             return None

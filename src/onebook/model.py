@@ -65,5 +65,6 @@ class KeyStatus(StrEnum):
 
 SECOND_MS = 1_000
 MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 GIB_BYTES = 1 << 30

@@ -38,7 +38,7 @@ CLIENTS: Final = {
     ),
     "transactions": Client(
         # The body is read, and is no answer of Bybit.
-        *(TRANSACTIONS_BYTES_MAX, "answer is not JSON", "SourceFailed: ", "larger than the limit")
+        *(TRANSACTIONS_BYTES_MAX, "answer is not JSON", "SourceFailed: ", "exceeds the size limit")
     ),
     "sdk": Client(SDK_BYTES_MAX, '{"a": 1}', "ServiceError: no_answer: ", "answer_too_large"),
 }

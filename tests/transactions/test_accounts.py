@@ -111,7 +111,7 @@ class TestNames:
 
     @pytest.mark.parametrize("text", ["kraken:", "kraken:A", "kraken:a b", f"kraken:{'a' * 33}"])
     def test_a_label_is_a_plain_word(self, text: str) -> None:
-        with pytest.raises(InvalidRequest, match="after the colon"):
+        with pytest.raises(InvalidRequest, match="the label must be"):
             account_name(text)
 
     def test_a_named_account_has_records_and_ids_of_its_own(self) -> None:
@@ -220,7 +220,7 @@ class TestJoint:
         assert broken["holds"] is False
 
     def test_types_that_no_account_has_are_refused(self) -> None:
-        with pytest.raises(InvalidTransactionTypes, match="'lottery' is not known to any"):
+        with pytest.raises(InvalidTransactionTypes, match="'lottery' is unknown to all"):
             answered("all", "deposits", "lottery")
 
     def test_an_account_without_any_of_the_types_is_left_out(self) -> None:

@@ -13,7 +13,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.bybit import ENTRY
-from onebook.transactions.bybit.endpoints import BOOKS
+from onebook.transactions.bybit.endpoints import BOOKKEEPING
 
 
 def test_an_entry_requires_a_passphrase_where_one_of_its_fields_is_it() -> None:
@@ -22,8 +22,8 @@ def test_an_entry_requires_a_passphrase_where_one_of_its_fields_is_it() -> None:
 
 
 def test_the_default_words_are_among_the_accepted() -> None:
-    assert set(ENTRY.default) <= set(ENTRY.words)
-    assert set(ENTRY.types) <= set(ENTRY.words)
+    assert set(ENTRY.default) <= set(ENTRY.sources_by_type)
+    assert set(ENTRY.types) <= set(ENTRY.sources_by_type)
 
 
 def test_a_source_pages_newest_first_by_times_unless_it_says_otherwise() -> None:
@@ -47,9 +47,9 @@ def test_codes_for_machines_are_stable() -> None:
 
 
 def test_names_stand_for_the_types_of_the_exchange() -> None:
-    assert BOOKS.types_of(EventType.TRADES) == {"spot_orders"}
-    assert BOOKS.types_of(EventType.FUTURES) == {"futures_linear", "futures_inverse"}
-    assert BOOKS.types_of(EventType.LEDGER) == {"ledger"}
+    assert BOOKKEEPING.types_of(EventType.TRADES) == {"spot_orders"}
+    assert BOOKKEEPING.types_of(EventType.FUTURES) == {"futures_linear", "futures_inverse"}
+    assert BOOKKEEPING.types_of(EventType.LEDGER) == {"ledger"}
 
 
 def test_an_exchange_without_them_has_no_types() -> None:
@@ -61,11 +61,11 @@ def test_an_exchange_without_them_has_no_types() -> None:
 
 
 def test_a_category_of_markets_has_a_type() -> None:
-    assert BOOKS.type_of("spot") == "spot_orders"
-    assert BOOKS.type_of("linear") == "futures_linear"
-    assert BOOKS.type_of("option") == ""
+    assert BOOKKEEPING.type_of("spot") == "spot_orders"
+    assert BOOKKEEPING.type_of("linear") == "futures_linear"
+    assert BOOKKEEPING.type_of("option") == ""
 
 
 def test_words_are_what_clients_ask_for() -> None:
-    assert BOOKS.word(EventType.TRADES) == "spot_orders"
-    assert BOOKS.word(EventType.FUTURES) == "futures"
+    assert BOOKKEEPING.word(EventType.TRADES) == "spot_orders"
+    assert BOOKKEEPING.word(EventType.FUTURES) == "futures"

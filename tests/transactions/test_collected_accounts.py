@@ -61,7 +61,7 @@ async def check(
     done = await collector.collect(CollectedAccount.of(entry.name))
     assert done.new == done.records > 100
     asked = {"start_time": FROM_MS, "end_time": NOW_MS - DAY_MS, "include_raw": True}
-    for words in ((), *((word,) for word in entry.words if word in chosen)):
+    for words in ((), *((word,) for word in entry.sources_by_type if word in chosen)):
         fetched, said = await answered(made, entry.name, *words, source="exchange", **asked)
         stored, told = await answered(made, entry.name, *words, source="collected", **asked)
         assert timed(stored) == timed(fetched), words

@@ -340,7 +340,7 @@ async def test_nothing_collected_is_said(store: Store) -> None:
             await home.ask(source="collected")
         assert found.value.details["reason"] == "not_collected"
         home.service.collection = None
-        with pytest.raises(InvalidRequest, match="nothing is collected"):
+        with pytest.raises(InvalidRequest, match="collects nothing"):
             await home.ask(source="collected")
 
 
@@ -386,8 +386,8 @@ async def test_own_readings_prove_what_lies_between_them(store: Store) -> None:
     """Where an exchange has no ledger, holdings of two collections are compared."""
     kinds = tuple(kind for kind in FENNEC.entry.types if kind != "ledger")
     books = Bookkeeping(trades="trades", held=frozenset({"MAIN"}), readings=True)
-    words = {kind: FENNEC.entry.words[kind] for kind in kinds}
-    entry = replace(FENNEC.entry, types=kinds, words=words, books=books)
+    words = {kind: FENNEC.entry.sources_by_type[kind] for kind in kinds}
+    entry = replace(FENNEC.entry, types=kinds, sources_by_type=words, bookkeeping=books)
     time = Passing()
     account = GrowingFennec(NOW_MS - DAY_MS, days=5, orders_a_day=4)
     exchange = SimulatedFennec(account, now_ms=time.now_ms)

@@ -12,9 +12,9 @@ from onebook.transactions.adapter import AdapterEntry, Bookkeeping, CheckId, Env
 from onebook.transactions.reconciliation import (
     CheckState,
     Comparisons,
-    Left,
     ProofCheck,
     ProofGrade,
+    Unmatched,
     grade_of,
 )
 from onebook.transactions.record import (
@@ -36,10 +36,10 @@ ENTRY = AdapterEntry(
     name="lynx",
     display="Lynx",
     types=TYPES,
-    words={kind: (kind,) for kind in TYPES},
+    sources_by_type={kind: (kind,) for kind in TYPES},
     default=("trades", "transfers"),
     hosts={Environment.MAINNET: {"": "https://lynx.example"}},
-    books=Bookkeeping(lines_name_events=True),
+    bookkeeping=Bookkeeping(lines_name_events=True),
 )
 AT_MS = 100 * HOUR_MS
 
@@ -196,16 +196,18 @@ def test_a_reader_can_compare_what_the_ledger_cannot() -> None:
     assert found.state == CheckState.NOT_CHECKED
     compared.add(CheckId.SPOT_FILLS, None)
     assert compared_check(books, compared).state == CheckState.HOLDS
-    compared.add(CheckId.SPOT_FILLS, Left(trade("t"), "not listed", "a trade", "none", sure=False))
+    compared.add(
+        CheckId.SPOT_FILLS, Unmatched(trade("t"), "not listed", "a trade", "none", certain=False)
+    )
     found = compared_check(books, compared)
     assert (found.state, found.open, found.reason) == (CheckState.OPEN, 1, "Lists forget.")
-    compared.add(CheckId.SPOT_FILLS, Left(trade("u"), "its price", "1", "2"))
+    compared.add(CheckId.SPOT_FILLS, Unmatched(trade("u"), "its price", "1", "2"))
     found = compared_check(books, compared)
     assert (found.state, found.broken, found.checked) == (CheckState.BROKEN, 1, 3)
 
 
 def compared_check(books: Bookkeeping, compared: Comparisons) -> ProofCheck:
-    entry = replace(ENTRY, books=books)
+    entry = replace(ENTRY, bookkeeping=books)
     verifier = Verifier(entry, below_ms=1_000 * HOUR_MS, asked=("ledger", "trades"))
     checks = {each.name: each for each in verifier.report(cut=False, compared=compared).checks}
     assert CheckId.ORDERS not in checks

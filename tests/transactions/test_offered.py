@@ -24,7 +24,7 @@ def test_everything_unless_the_operator_chooses() -> None:
 
 
 def test_an_unknown_one_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"transactions\.exchanges names mtgox; supported are"):
+    with pytest.raises(ConfigError, match=r"transactions\.exchanges names mtgox; supported:"):
         offered(TransactionSettings(exchanges=("bybit", "mtgox")))
 
 

@@ -13,10 +13,10 @@ from onebook.transactions.reconciliation import (
     Break,
     CheckState,
     Closings,
-    Left,
     Moves,
+    Unmatched,
     check_of_breaks,
-    check_of_left,
+    check_of_unmatched,
     verdict,
 )
 from onebook.transactions.record import RecordView
@@ -142,23 +142,23 @@ def test_more_open_orders_than_can_be_held_are_not_checked(monkeypatch: pytest.M
     assert found.orders.checked == 0
 
 
-def left(*, sure: bool) -> Left:
-    return Left(record(), "it is missing", "2", "0.5", sure)
+def left(*, certain: bool) -> Unmatched:
+    return Unmatched(record(), "it is missing", "2", "0.5", certain)
 
 
-def test_what_is_left_for_sure_breaks_and_shows_the_difference() -> None:
-    check = check_of_left("deposits", 3, [left(sure=True)])
+def test_a_certain_loss_breaks_and_shows_the_difference() -> None:
+    check = check_of_unmatched("deposits", 3, [left(certain=True)])
     assert (check.state, check.checked, check.broken) == (CheckState.BROKEN, 4, 1)
     assert check.breaks[0].difference == "1.5"
 
 
 def test_what_may_be_no_loss_stays_open_with_its_reason() -> None:
-    check = check_of_left("deposits", 3, [left(sure=False)], "Why.")
+    check = check_of_unmatched("deposits", 3, [left(certain=False)], "Why.")
     assert (check.state, check.broken, check.open, check.reason) == (CheckState.OPEN, 0, 1, "Why.")
 
 
 def test_too_much_left_over_decides_nothing() -> None:
-    assert check_of_left("deposits", 3, [], overflowed=True).state is CheckState.OPEN
+    assert check_of_unmatched("deposits", 3, [], overflowed=True).state is CheckState.OPEN
 
 
 def test_nothing_to_compare_is_not_checked() -> None:

@@ -16,5 +16,5 @@ def test_entries_name_their_sources_and_fields() -> None:
     for registered in EXCHANGES.values():
         entry = registered.entry
         assert {"api_key", "secret"} <= {field.name for field in entry.fields}
-        assert entry.books.types_of("trades") <= set(entry.types)
-        assert set(entry.books.contracts.values()) <= set(entry.types)
+        assert entry.bookkeeping.types_of("trades") <= set(entry.types)
+        assert set(entry.bookkeeping.contracts.values()) <= set(entry.types)

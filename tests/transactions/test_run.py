@@ -98,7 +98,7 @@ def query(from_ms: int = 0, to_ms: int = 299) -> Query:
     request = TransactionsRequest(exchange="bybit", start_time=from_ms, end_time=to_ms, limit=10)
     return Query(
         request=request, account=AccountName("bybit", ""), environment=Environment.MAINNET,
-        words=("t",), sources=("s",),
+        requested_types=("t",), sources=("s",),
         now_ms=to_ms, from_ms=from_ms, to_ms=to_ms, limit=10, state=None, digest="",
     )  # fmt: skip
 

@@ -305,7 +305,7 @@ def test_a_deadline_without_any_answer_is_an_error() -> None:
     settings = TransactionSettings(deadline_s=100.0)
     error, availability, spent_s = story(work, settings=settings, faults=faults)
     assert error.code == "exchange_error"
-    assert error.message == "Bybit cannot be reached."
+    assert error.message == "Bybit is unreachable."
     assert error.details["reason"] == "exchange_unreachable"
     assert spent_s == pytest.approx(100.0, abs=0.1)
     assert availability == {"bybit": Availability.UNREACHABLE}
@@ -422,7 +422,7 @@ def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
     assert answer["partial"] is True
     assert answer["errors"][0]["error"] == "unreadable_record"
     assert answer["errors"][0]["message"].startswith(
-        "Rows that could not be read and stand as `other`: 1. "
+        "Unreadable rows, returned as kind `other`: 1. "
     )
     others = [record for record in answer["transactions"] if record["kind"] == "other"]
     assert len(others) == 1

@@ -67,7 +67,7 @@ class _Opened(NamedTuple):
 class Accounts:
     """Keys, sessions, limits and usage of one node; entering it starts its two tasks.
 
-    `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with any
+    `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with every
     other changed key and the fingerprints of its texts that are still valid.
     """
 
@@ -91,7 +91,7 @@ class Accounts:
         self.meter = Meter(
             store, clock, allowance_bytes=self.settings.allowance_bytes, file=usage_file
         )
-        self.lost_bytes = 0  # usage that could not be written when it stopped
+        self.lost_bytes = 0  # usage that could not be written during shutdown
         self._store = store
         self._peppers = peppers
         self._clock = clock
@@ -157,7 +157,7 @@ class Accounts:
         except InvalidApiKey:
             self._attempts.failed(address, now_s)
             raise
-        except ApiKeyDisabled:  # a known key: no guessing
+        except ApiKeyDisabled:  # the key exists, so this is not guessing
             self._attempts.require_verdict(address, now_s)
             raise
         self._attempts.require_verdict(address, now_s)
@@ -275,7 +275,7 @@ class Accounts:
         self._keys.polled(now_ms)
         for key_id in self._keys.expired(now_ms):
             self.on_disabled(key_id)
-        # A wall clock that is set back must not delay these.
+        # Must not be delayed by a wall clock that is set back.
         self._touched_at_ms = min(self._touched_at_ms, now_ms)
         self._pruned_at_ms = min(self._pruned_at_ms, now_ms)
         if now_ms - self._touched_at_ms >= TOUCH_INTERVAL_MS:

@@ -1,6 +1,6 @@
 """Operator commands: create, suspend, resume, expire and rotate accounts and keys.
 
-They change the store only; a running node sees the change by polling it.
+They only change the store; a running node detects the change by polling it.
 """
 
 import secrets
@@ -84,7 +84,7 @@ class Admin:
     async def move_account(
         self, id_or_username: str, action: str, change: AuditedChange
     ) -> AccountRow:
-        """Suspend or resume a user, and thereby all keys of the user.
+        """Suspend or resume a user, and thereby all of the user's keys.
 
         Raises:
             InvalidRequest: The account's status does not allow this change.

@@ -1,8 +1,8 @@
 """Billing periods, and the usage of each key in each of its periods.
 
-Periods are calendar months in UTC, anchored on the day a key was created. A key of the 31st starts
-its February on the 28th or 29th and its March on the 31st again: the anchor is clamped, never
-moved.
+Periods are calendar months in UTC, anchored on the day a key was created. A key created on the 31st
+starts its February period on the 28th or 29th, and its March period on the 31st again: the anchor
+is clamped, never moved.
 """
 
 from calendar import monthrange
@@ -27,7 +27,7 @@ class Period(NamedTuple):
 
 
 def period_at(created_at_ms: int, now_ms: int) -> Period:
-    """Return the period, of a key created at one time, that contains another time."""
+    """Return the period that contains a time, for a key created at another time."""
     day = _utc(created_at_ms).day
     now = _utc(now_ms)
     month = now.year * 12 + now.month - 1

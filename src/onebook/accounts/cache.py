@@ -1,8 +1,8 @@
 """Caches of values in the database; concurrent look-ups share one query.
 
-When thousands of clients reconnect at once, one query per client would exceed their timeouts. Names
-requested during a query are collected for the next one: a single name is read at once, and many
-names cost few queries.
+When thousands of clients reconnect together, one query per client would exceed their timeouts.
+Names requested during a query are collected for the next one: a single name is read immediately,
+and many names cost few queries.
 
 A row may change while it is being read. The query then returns the old value, which nothing would
 correct later, so it must be neither cached nor used. Each change starts a new generation, and a
@@ -26,7 +26,7 @@ from onebook.store import Store
 N = TypeVar("N")
 V = TypeVar("V")
 
-# Each is a variable of a statement, of which SQLite takes 999 wherever it runs. 500 names were no
+# Each is a variable of a statement; SQLite supports at least 999 everywhere. 500 names were no
 # faster, and blocked the event loop for 10 ms at a time instead of 3.
 NAMES_MAX: Final = 100
 
@@ -222,7 +222,7 @@ class ReadCache(Generic[N, V]):
 
 
 class _Secret(NamedTuple):
-    """One text of a key, and until when it is valid."""
+    """One text of a key, and the end of its validity."""
 
     key_id: str
     retires_at_ms: int | None
@@ -275,7 +275,7 @@ class KeyCache:
     async def by_id(self, key_id: str, now_ms: int) -> Key:
         """Find a key that a secret or a session refers to."""
         key = await self._keys.get(key_id, now_ms)
-        assert key is not None, "secrets and sessions refer to a key, and none is ever deleted"
+        assert key is not None, "secrets and sessions refer to a key, and keys are never deleted"
         return key
 
     def change(self, changed: Mapping[str, Key], now_ms: int) -> None:

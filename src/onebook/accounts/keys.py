@@ -100,7 +100,7 @@ def well_formed(text: str) -> bool:
 
 
 def digest(pepper: bytes, text: str) -> bytes:
-    """Return the digest that is stored in place of a key or token.
+    """Return the digest that is stored instead of a key or token.
 
     HMAC-SHA-256 instead of a slow hash: 256 random bits cannot be guessed, and a slow hash would
     let any client exhaust the CPU by reconnecting.

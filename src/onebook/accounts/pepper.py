@@ -5,10 +5,11 @@ The database therefore stores the ids of its peppers, so that a node with the wr
 the start instead of refusing every client.
 
 A key can only be rehashed when a client sends it, because its text is not stored. During a
-rotation the file therefore holds several peppers: `rotate_pepper` adds a new current one,
-`Accounts` rehashes each key at its next use, and `retire_peppers` removes the older ones. At any
-time the file holds every pepper that the database uses: a rotation changes the file first, retiring
-changes the database first. Both can be repeated after a crash.
+A key can only be rehashed when a client sends it, because its text is not stored. During a rotation
+the file therefore contains several peppers: `rotate_pepper` adds a new current one, `Accounts`
+rehashes each key at its next use, and `retire_peppers` removes the older ones. The file always
+contains every pepper that the database uses: a rotation changes the file first, retiring changes
+the database first. Both can be repeated after a crash.
 """
 
 import fcntl

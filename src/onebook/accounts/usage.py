@@ -1,17 +1,17 @@
 """Usage: the bytes delivered to each key, their report, and the file for a database outage.
 
-The meter counts in memory and flushes in idempotent batches. Each batch has a number that the
-store accepts once, so that a retry after a timeout never counts twice. Every `FLUSH_INTERVAL_S` the
-delivered bytes are collected from the connections and flushed; a crash loses what was delivered
-since the last flush. Bytes count in the period in which they are collected, so they are collected
-at midnight (UTC) as well, where periods end. The meter does not close sockets: it calls `on_over`
-and `on_warning`.
+The meter counts in memory and flushes in idempotent batches: the store accepts each batch number
+once, so that a retry after a timeout never counts twice. Every `FLUSH_INTERVAL_S` the delivered
+bytes are collected from the connections and flushed; a crash loses the bytes delivered since the
+last flush. Bytes count in the period in which they are collected, so they are also collected at
+midnight (UTC), when periods end. The meter does not close sockets: it calls `on_over` and
+`on_warning`.
 
 While the store is slow or unavailable, each round writes to the usage file instead, which the next
-start applies. Each node has its own file, `<name>.usage-<epoch>`, locked while the node runs.
-The file is preallocated, so that it can be written when the disk is full, and has two slots that
-are written alternately, so that an interrupted write leaves the previous one intact. Batches keep
-the numbers under which the database would have taken them, so that none is counted twice.
+start applies. Each node has its own file, `<name>.usage-<epoch>`, locked while the node runs. The
+file is preallocated, so that it can be written when the disk is full, and has two slots that are
+written alternately, so that an interrupted write leaves the previous one intact. Batches keep their
+database numbers, so that none is counted twice.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ from onebook.signals import Signal
 from onebook.store import Store, UsageCell
 
 WARNING_PERCENT: Final = 80
-GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact
+GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the byte counts are exact
 
 
-# Standard dataclasses: pydantic makes the OpenAPI schema of GET /data-usage from them, and msgspec
-# encodes them in WebSocket messages.
+# Standard dataclasses: pydantic derives the OpenAPI schema of GET /data-usage from them, and
+# msgspec encodes them in WebSocket messages.
 _DOCUMENTED: Final = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
 
@@ -71,7 +71,7 @@ class DataUsage:
 
 @dataclass(frozen=True)
 class BillingPeriod:
-    """Calendar months in UTC, anchored on the day the key was made."""
+    """Calendar months in UTC, anchored on the day the key was created."""
 
     __pydantic_config__ = _DOCUMENTED
 
@@ -97,7 +97,7 @@ class UsageStatus:
 
 @dataclass(frozen=True)
 class UsageReport:
-    """The usage report: the body of GET /data-usage as the specification has it."""
+    """The usage report: the body of GET /data-usage as specified."""
 
     __pydantic_config__ = _DOCUMENTED
 
@@ -180,7 +180,7 @@ SLOTS: Final = 2
 FILE_MARK: Final = b"obusage1"
 FILE_MODE: Final = 0o600
 
-_HEADER: Final = Layout(">8sQII")  # mark, generation, length and CRC-32 of what follows
+_HEADER: Final = Layout(">8sQII")  # mark, generation, length and CRC-32 of the rest
 
 log = logging.getLogger("onebook.accounts")
 
@@ -192,7 +192,7 @@ class Batch(Struct, frozen=True, array_like=True):
     deltas: dict[UsageCell, int]
 
 
-_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # as a database takes it
+_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # the range of a database integer
 
 
 class _Content(Struct, frozen=True, array_like=True):
@@ -235,7 +235,7 @@ class UsageFile:
                 os.close(descriptor)
                 path.unlink(missing_ok=True)
                 raise
-            os.close(descriptor)  # another node's start removed it before it was locked
+            os.close(descriptor)  # the start of another node removed it before it was locked
 
     def put(self, batches: Sequence[Batch]) -> None:
         """Replace the content of the file.
@@ -378,17 +378,17 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 FLUSH_INTERVAL_S: Final = 0.5
 CLOSE_PAUSE_S: Final = 0.2
-# A batch whose write takes longer goes into the usage file too: a crash loses at most the flush
-# interval, this time and the time of one write to that file.
+# A batch whose write takes longer is also written to the usage file: a crash loses at most the
+# flush interval, this time, and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
-MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the interval of flushes
+MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the flush interval
 PROBE_S: Final = 2.0  # interval at which an idle meter checks that the store is writable
 
 
 class _Count:
     """Usage of one key in its current period, and the last reported threshold.
 
-    The previous period is kept: a clock that ran ahead may be set back into it.
+    The previous period is kept, because a fast clock may be set back into it.
     """
 
     __slots__ = ("_former", "cell", "end_ms", "key", "reported", "used_bytes")
@@ -495,7 +495,7 @@ class Meter:
 
     def _begin(self, count: _Count, used_bytes: int) -> None:
         if self._counts.setdefault(count.key.key_id, count) is count:
-            # A key that was over, or warned, before it was loaded is not warned again.
+            # A key that was over or warned before it was loaded is not reported again.
             count.used_bytes = used_bytes
             count.reported = self._mark(count)
 
@@ -598,7 +598,7 @@ class Meter:
         for cell in cells:
             count = self._counts[cell.key_id]
             passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]
-            for mark in passed:  # usage that passes both thresholds at once is warned first
+            for mark in passed:  # usage that passes both thresholds in one step is warned first
                 count.reported = mark
                 ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
                 if mark is UsageMark.OVER:
@@ -632,7 +632,7 @@ class Meter:
         writing.result()
 
     def _await_midnight(self) -> None:
-        """Collect at a midnight before the next round, for the day that ends."""
+        """Collect at a midnight before the next round, for the day that is ending."""
         now_ms = self._clock.wall_ms()
         left_ms = DAY_MS - now_ms % DAY_MS
         if left_ms <= MIDNIGHT_NEAR_MS:
@@ -656,7 +656,7 @@ class Meter:
         if self._file is None:
             return False
         try:
-            # Serialized: an older list must not overwrite a newer one.
+            # Serialized, because an older list must not overwrite a newer one.
             async with self._keeping:
                 await asyncio.to_thread(self._file.put, self._unwritten() if all_of_it else [])
         except OSError as error:

@@ -152,7 +152,7 @@ def _name_choices(operation: dict[str, Any], services: Services) -> None:
     if "exchange" in fields:
         fields["exchange"]["enum"] = [each.name for each in exchanges]
     if "transaction_types" in fields:
-        words = dict.fromkeys(word for each in exchanges for word in each.words)
+        words = dict.fromkeys(word for each in exchanges for word in each.sources_by_type)
         fields["transaction_types"]["anyOf"][0]["items"]["enum"] = list(words)
 
 

@@ -65,7 +65,7 @@ async def fees(session: Caller) -> KeyFees:
 async def replace_fees(request: Request, parts: Parts, session: Caller) -> KeyFees:
     """Replace the whole table; an empty one removes it.
 
-    Subscriptions with `fees: "key"` that are open keep the fees that they were opened with.
+    Open subscriptions with `fees: "key"` keep the fees they were opened with.
     """
     asked = await read_body(request, FeesRequest)
     try:

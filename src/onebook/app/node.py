@@ -52,7 +52,7 @@ from onebook.store.database import BACKED_UP_AT
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import Collector
 from onebook.transactions.credentials import Vault, master_keys
-from onebook.transactions.registry import adapters_of
+from onebook.transactions.registry import adapters_of, exports_of
 from onebook.transactions.service import Transactions
 
 ANSWER_MARGIN_S: Final = 60.0  # in addition to the timeout of the longest response
@@ -239,12 +239,14 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     """Return the transaction service with all its exchanges."""
     ours = settings.transactions
     vault = Vault(store.credentials, master_keys(ours))
+    exports = exports_of(ours, store, vault)
     return Transactions(
-        adapters_of(ours),
+        adapters_of(ours, exports),
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,
         collection=Collection(store.collected, vault, sealed=ours.collect_encrypted),
+        exports=exports,
     )
 
 

@@ -30,7 +30,7 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.collected import Collection
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
-from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of
+from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of, exports_of
 from onebook.transactions.request import environment_of
 from onebook.transactions.service import Transactions, Validation, validated
 
@@ -70,12 +70,14 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
     """The transaction service for commands: without HTTP and without cursors."""
     # No share of the limits is reserved: this process has only one user.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
+    exports = exports_of(settings, opened.store, opened.vault)
     return Transactions(
-        adapters_of(settings),
+        adapters_of(settings, exports),
         opened.vault,
         cursor_secret=cursor_secret,
         settings=settings,
         collection=collection_of(opened),
+        exports=exports,
     )
 
 
@@ -240,7 +242,7 @@ async def _checked_there(
     try:
         found = msgspec.convert(answer, ValidationBody)
     except msgspec.ValidationError as error:
-        message = f"{url} answers in another form: {error}."
+        message = f"{url} sent an unexpected answer: {error}."
         raise Unavailable("damaged_answer", message) from None
     return Validation(exchange, found.message, found.account_info if found.success else None)
 

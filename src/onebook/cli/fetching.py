@@ -7,7 +7,7 @@ file's format. Fetching from a service needs no server package.
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -22,9 +22,10 @@ from onebook.cli.common import console
 from onebook.client.addresses import addresses_of
 from onebook.client.failures import Refused, Unavailable
 from onebook.client.rest import RestClient
+from onebook.clock import SYSTEM_CLOCK
 from onebook.errors import naming
 from onebook.model import MINUTE_MS
-from onebook.transactions.adapter import Coverage, ErrorEntry, EventType
+from onebook.transactions.adapter import Coverage, ErrorEntry, EventType, PendingExport
 from onebook.transactions.export import Writer, writer
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import Record
@@ -127,7 +128,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
             query = await service.prepare(
                 request, key_id=OPERATOR, streamed=True, summing=True, whole=True
             )
-            async with service.run(query, key_id=OPERATOR) as run:
+            async with service.run(query, key_id=OPERATOR, patient=True) as run:
                 with _part(wanted, run.wallet) as file, progress_bar() as progress:
 
                     def show() -> None:
@@ -135,7 +136,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
                             task,
                             completed=run.query.to_ms - run.reached_ms,
                             count=run.totals.count,
-                            description=doing(run.display, run.waiting_s),
+                            description=doing(run.display, run.waiting_s, run.exports),
                         )
 
                     total = max(1, query.to_ms - query.from_ms)
@@ -251,8 +252,22 @@ def all_kept(coverage: Iterable[Coverage]) -> list[Coverage]:
     ]
 
 
-def doing(exchange: str, waiting_s: float) -> str:
-    """Text of the progress bar; shows when the fetch waits for a rate limit."""
+def doing(
+    exchange: str,
+    waiting_s: float,
+    exports: Sequence[PendingExport] = (),
+    *,
+    now_ms: int | None = None,
+) -> str:
+    """Text of the progress bar; shows when the fetch waits for an export or a rate limit."""
+    if exports:
+        newest = exports[0]
+        text = f"waiting for {newest.exchange}'s export of {newest.name}"
+        if newest.requested_at is not None:
+            now_ms = SYSTEM_CLOCK.wall_ms() if now_ms is None else now_ms
+            minutes = max(0, now_ms - newest.requested_at) // MINUTE_MS
+            text += f", requested {minutes} min ago"
+        return text if len(exports) == 1 else f"{text} ({len(exports) - 1} more)"
     if waiting_s <= WAIT_SHOWN_S:
         return "fetching"
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"

@@ -198,7 +198,7 @@ def fees(
         typer.Argument(
             metavar="EXCHANGE=PERCENT",
             help='Taker fees in percent, such as okx=0.08 "*=0.1"; they replace the whole table. '
-            "Without any, the table is shown.",
+            "Without fees, the table is shown.",
         ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the table.")] = False,
@@ -206,7 +206,7 @@ def fees(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show or replace the taker fees of a key, which `fees: "key"` in a subscription refers to.
+    """Show or replace the taker fees of a key, used by subscriptions with `fees: "key"`.
 
     Example: onebook keys fees key_0f3a5c7e9b1d okx=0.08 "*=0.1"
     """

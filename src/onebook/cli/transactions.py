@@ -257,8 +257,9 @@ def forget_command(
 ) -> None:
     """Delete collected records of an account from the database.
 
-    What is deleted by --before is not collected again, and answers say so. Without it, everything
-    is deleted, and the next collection is a first one. Copies in backups stay.
+    Records deleted with --before are not collected again; answers report them as missing. Without
+    it, everything is deleted, and the next collection starts from the beginning. Copies in backups
+    stay.
 
     Example: onebook transactions forget kraken --before 2020-01-01
     """

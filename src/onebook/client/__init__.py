@@ -7,8 +7,8 @@
             else:
                 print(view.problem or view.stale_exchanges)
 
-`Onebook` is the same without asyncio; `watch` streams only books. The package imports nothing of
-the server. What it shares with the library is in `onebook.orderbook`.
+`Onebook` is the same without asyncio; its `watch` streams only books. The package imports nothing
+from the server. Code shared with the library is in `onebook.orderbook`.
 """
 
 from importlib import import_module
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onebook.client.service import AsyncOnebook
     from onebook.client.usage import KeyUsage
 
-# Imported when first used: httpx takes longer to import than all the rest.
+# Imported on first use: httpx takes longer to import than everything else.
 _LATER = {
     "AsyncOnebook": "service",
     "KeyUsage": "usage",

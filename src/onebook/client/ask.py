@@ -36,8 +36,8 @@ async def ask(
     """Send one message and return its reply, which has a given type.
 
     Raises:
-        Refused: The service refuses it, or the URL is wrong. Unavailable: No answer at the moment,
-            or an invalid one.
+        Refused: The service refuses it, or the URL is wrong. Unavailable: There is no answer at the
+            moment, or an invalid one.
     """
     try:
         async with opening(url, ssl_context, SILENCE_MAX_S) as ws:

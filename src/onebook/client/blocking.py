@@ -235,7 +235,7 @@ class BlockingSession(BlockingBooks[BookView]):
         exchanges: Names = ALL,
         **options: Unpack[SubscribeOptions],
     ) -> None:
-        """Add a symbol, or change exchanges and options of one that is subscribed."""
+        """Add a symbol, or change exchanges and options of a subscribed one."""
         wanted = self._session.subscribe(symbol, view=view, exchanges=exchanges, **options)
         self._thread.run(wanted)
 

@@ -19,8 +19,8 @@ from onebook.fill import Direction, Fill
 from onebook.orderbook import ALL, Names, require_plain, sampled, symbols_of
 
 TIMEOUT_S: Final = 30.0
-DEPTH: Final = 20  # of a subscription that names none
-LEVELS_MAX: Final = 500  # of a view, a side
+DEPTH: Final = 20  # of a subscription that sets none
+LEVELS_MAX: Final = 500  # per side of a view
 
 
 class BookSession:
@@ -66,7 +66,7 @@ class BookSession:
         await self._link.close()
 
     async def _supported(self) -> list[str]:
-        """The exchanges of the service, if a subscription has not named all of its own."""
+        """The service's exchanges, unless every subscription names its own."""
         if all(named_exchanges(each.fields["exchanges"]) for each in self._apart):
             return []
         try:
@@ -84,7 +84,8 @@ class BookSession:
 
     @property
     def exchanges(self) -> tuple[str, ...]:
-        """The exchanges of all views, each once; those of "all" from the service's answer on."""
+        """The exchanges of all views, each once; "all" is included once the service has
+        answered."""
         views = (held.view for held in self._link.held.values())
         return tuple(dict.fromkeys(name for each in views for name in each.members))
 
@@ -120,18 +121,18 @@ class BookSession:
         exchanges: Names = ALL,
         **options: Unpack[SubscribeOptions],
     ) -> None:
-        """Add a symbol, or change exchanges and options of one that is subscribed.
+        """Add a symbol, or change exchanges and options of a subscribed one.
 
-        Returns when the service has accepted it, which takes until it is reachable.
+        Returns when the service has accepted it, which waits until the service is reachable.
 
         Args:
             symbol: The pair, such as BTC/USDT.
-            view: A name of yours for a further view of a symbol, with other options.
-            exchanges: One name or several, or "all", of which "-name" leaves one out.
+            view: Your name for an additional view of a symbol, with other options.
+            exchanges: One name or several, or "all", where "-name" excludes one.
             options: See `SubscribeOptions`.
 
         Raises:
-            Refused: The service refuses it; a subscription that was there stays as it was.
+            Refused: The service refuses it; an existing subscription remains unchanged.
             Unavailable: The connection ended permanently.
         """
         (symbol,) = symbols_of(symbol)
@@ -176,8 +177,8 @@ class ServiceBook(BookSession):
         """Return what buying or selling a size would cost now, over the best 500 levels.
 
         The levels are those of the subscription, which needs `split`, no `group`, and enough
-        `depth` for the size. `Fill.complete` says whether 500 levels hold it, `Fill.uncovered`
-        which exchanges may have more than is known.
+        `depth` for the size. `Fill.complete` is whether 500 levels cover the size, `Fill.uncovered`
+        lists exchanges that may have more than is known.
 
         Args:
             direction: "buy" takes the asks, "sell" the bids.
@@ -185,8 +186,8 @@ class ServiceBook(BookSession):
             notional: The size in the quote currency, instead of `amount`.
 
         Raises:
-            ValueError: The size is not a positive decimal number, or the subscription lacks levels
-                for it.
+            ValueError: The size is not a positive decimal number, or the subscription has too few
+                levels.
         """
         view = self.snapshot()
         (held,) = self._link.held.values()
@@ -196,7 +197,7 @@ class ServiceBook(BookSession):
         depth = len(view.asks if direction == "buy" else view.bids)
         if not found.complete and depth >= held.fields.get("depth", DEPTH) and depth < LEVELS_MAX:
             raise ValueError(
-                f"The {depth} subscribed levels do not hold this size: open the book with a larger "
-                f"depth, at most {LEVELS_MAX}."
+                f"The {depth} subscribed levels do not cover this size: open the book with a "
+                f"larger depth, at most {LEVELS_MAX}."
             )
         return found

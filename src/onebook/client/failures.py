@@ -37,7 +37,7 @@ DRAINING_CODES = range(4200, 4300)
 NO_CLOSE_FRAME = 1006
 NEXT_ATTEMPT = "%s Next attempt in %.1f s."  # a log line: the cause, seconds
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
-PROXIES = {  # variables that websockets and httpx read, without their _PROXY
+PROXIES = {  # variables that websockets and httpx read, without their suffix _PROXY
     "ws": ("ws", "socks", "https", "http"),
     "wss": ("wss", "socks", "https"),
     "http": ("http", "all"),
@@ -93,9 +93,9 @@ def has_host(url: str, schemes: Collection[str]) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        host.encode("idna")  # as the look-up does: it raises where a label is empty or too long
+        host.encode("idna")  # as the look-up does: it raises if a label is empty or too long
         return bool(host) and host.isprintable() and parts.scheme in schemes and parts.port != 0
-    except ValueError:  # a UnicodeError is one
+    except ValueError:  # includes UnicodeError
         return False
 
 
@@ -131,7 +131,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             raise Refused(
                 "no_tls", f"{place} does not speak TLS: use ws:// or http:// instead."
             ) from None
-        case ssl.SSLError():  # its errno is OpenSSL's, no number of the system
+        case ssl.SSLError():  # its errno is from OpenSSL, not from the system
             reason = (error.reason or str(error)).replace("_", " ").lower()
             return "unreachable", f"The TLS handshake with {place} failed: {reason}.", None
         case InvalidStatus():

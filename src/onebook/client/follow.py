@@ -1,4 +1,4 @@
-"""New transactions as they happen, across reconnects: each record once, again when it changes."""
+"""Live transactions across reconnects: each record once, and again when it changes."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ from onebook.client.session import ERRORS, decoded, details_of, opening, seconds
 from onebook.client.shapes import require, shapes_of
 from onebook.orderbook import BookProblem
 
-LIMIT = 1_000  # records of one answer over the WebSocket
-MARGIN_MS = 60_000  # before now, from which a subscription without a start begins
-RESUMED_MS = 7 * 86_400_000  # that is read again after a lost connection
+LIMIT = 1_000  # maximum records of one answer over the WebSocket
+MARGIN_MS = 60_000  # before now, where a subscription without a start begins
+RESUMED_MS = 7 * 86_400_000  # reread after a lost connection
 IDS_MAX = 100_000
 STABLE_S = 10.0  # a connection that was live for this long resets the backoff
 UNTIMED = "timestamp"  # in `incomplete`: the time is that of the read
@@ -35,11 +35,11 @@ UNTIMED = "timestamp"  # in `incomplete`: the time is that of the read
 
 @dataclass(frozen=True, slots=True)
 class LiveTransaction:
-    """A record that a subscription received, or a state of the subscription.
+    """A record received by a subscription, or a state of the subscription.
 
-    `change` is `history` (it happened before the subscription), `new`, `updated` (a record that was
-    received before has changed) or `status`; then `record` is None and `status` has the service's
-    message, whose `state` is `live` or `interrupted`.
+    `change` is `history` (the record is from before the subscription), `new`, `updated` (a record
+    that was received before has changed) or `status`; then `record` is None and `status` is the
+    service's message, whose `state` is `live` or `interrupted`.
     """
 
     change: str
@@ -49,11 +49,11 @@ class LiveTransaction:
 
 
 class TransactionEvents(AsyncIterator[LiveTransaction]):
-    """Iterates over what happens in accounts, indefinitely; close it.
+    """Iterates over the records of accounts as they happen, indefinitely; must be closed.
 
     Args:
         request: Fields of the subscription.
-        start_ms: Oldest time of the history; None: nothing that happened before.
+        start_ms: Oldest time of the history; None: no history.
         attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
 
     Raises, when it is iterated: Refused: The service refuses the subscription. Unavailable:
@@ -123,7 +123,7 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
             await asyncio.sleep(wait_s)
 
     async def _connected(self, ws: ClientConnection) -> AsyncGenerator[LiveTransaction]:
-        """Everything of one connection."""
+        """Yield everything from one connection."""
         await ws.send(json.dumps({"type": "authenticate", "api_key": self._api_key}))
         await self._subscribe(ws, start_time=self._from_ms())
         resumed, self._begun = self._begun, True
@@ -163,7 +163,7 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
         return self._asked_ms
 
     def _change(self, record: dict[str, Any]) -> str:
-        """Whether a record is new or changed; "" if it was received as it is."""
+        """Whether a record is new or changed; "" if it was already received unchanged."""
         name = record["transactionId"]
         told = {key: value for key, value in record.items() if key != "raw"}
         if UNTIMED in record["incomplete"]:
@@ -181,7 +181,7 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
         """Raise the service's error.
 
         Raises:
-            Refused, Unavailable: As the service says.
+            Refused, Unavailable: Depending on the service's error.
         """
         require(message["type"], message, self._shapes[message["type"]])
         problem = BookProblem(message.get("error", message["type"]), message["message"])

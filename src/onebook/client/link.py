@@ -1,6 +1,6 @@
-"""One connection after the other to a service, with the subscriptions that it keeps.
+"""Successive connections to a service, with the subscriptions that they carry over.
 
-Reconnects according to the close code, and passes the newest view of each subscription to every
+Reconnects as the close code demands, and passes the newest view of each subscription to every
 iterator. Subscriptions may be added, changed and removed while it runs.
 """
 
@@ -38,10 +38,10 @@ log = logging.getLogger("onebook.client")
 
 
 class ServiceLink:
-    """Maintains the connection to a service and the subscriptions of it.
+    """Maintains the connection to a service, and its subscriptions.
 
     Args:
-        url: Of the WebSocket.
+        url: The URL of the WebSocket.
         api_key: The key.
         attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
         silence_max_s: Seconds without an answer to a ping before the connection is closed.
@@ -76,16 +76,16 @@ class ServiceLink:
     # Subscriptions
 
     def hold(self, subscriptions: Iterable[ViewRequest]) -> None:
-        """Hold subscriptions from the first connection on."""
+        """Set subscriptions before the first connection."""
         for symbol, view, fields in subscriptions:
             held = HeldView(symbol, fields, view)
             self.held[held.key] = held
 
     async def ask(self, message: dict[str, Any], reply: str) -> dict[str, Any]:
-        """Return the reply to one message, over a connection of its own.
+        """Return the reply to one message, over its own connection.
 
         Raises:
-            Refused, Unavailable: There is none.
+            Refused, Unavailable: There is no reply.
         """
         url, context = self._url, self._ssl_context
         return await ask(url, self._api_key, message, reply, ssl_context=context)
@@ -94,7 +94,7 @@ class ServiceLink:
         """Add or change a subscription, and wait until the service has accepted it.
 
         Raises:
-            Refused: The service refuses it; the one before stays.
+            Refused: The service refuses it; the previous subscription remains.
             Unavailable: The connection ended permanently.
         """
         self.start()
@@ -139,7 +139,7 @@ class ServiceLink:
     # Readers
 
     def updates(self, *, owner: bool = False) -> "ViewUpdates":
-        """Return an iterator over views; the present ones first."""
+        """Return an iterator over views, starting with the current ones."""
         reader = ViewUpdates(self, owner=owner)
         for held in self.held.values():
             if held.view.live or held.view.problem is not None:
@@ -174,7 +174,7 @@ class ServiceLink:
     # The connection
 
     def start(self) -> None:
-        """Connect, unless that was done before.
+        """Connect, unless already connected.
 
         Raises:
             RuntimeError: It was closed, or belongs to another event loop.
@@ -201,13 +201,13 @@ class ServiceLink:
         self._wake()
 
     def drop(self) -> None:
-        """Close the connection from any thread, as a collector may."""
+        """Close the connection from any thread, because a garbage collector may call this."""
         running = self._running
         if running is not None and not running.done() and not running.get_loop().is_closed():
             running.get_loop().call_soon_threadsafe(running.cancel)
 
     async def _run(self) -> None:
-        """Connect again and again.
+        """Connect repeatedly.
 
         Raises:
             Refused: Connecting again would fail in the same way.
@@ -230,7 +230,7 @@ class ServiceLink:
             await asyncio.sleep(wait_s)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Wake the callers when `_run` has ended; the exception may remain unread."""
+        """Wake the callers when `_run` has ended; its exception may remain unretrieved."""
         error = None if task.cancelled() else task.exception()
         for each in self.held.values():
             each.failed(error or asyncio.CancelledError())
@@ -266,7 +266,7 @@ class ServiceLink:
         raise AssertionError("a session ends with an exception")
 
     async def _suggesting(self, error: Refused) -> Refused:
-        """Add similar names to the error of a misspelt exchange, which the service does not do."""
+        """Add similar names to the error of a misspelt exchange, because the service does not."""
         asked = error.details.get("exchange")
         if error.code not in ("exchange_unavailable", "invalid_exchange") or asked is None:
             return error
@@ -284,7 +284,7 @@ class ServiceLink:
         if view.live and self._live_since_s is None:
             self._live_since_s = _now_s()
             if self._logged:
-                log.info("Connected to %s again.", shown(self._url))
+                log.info("Reconnected to %s.", shown(self._url))
             self._logged = ""
         self._show(view)
 
@@ -320,7 +320,7 @@ class ViewUpdates(AsyncIterator[BookView]):
     """
 
     def __init__(self, link: ServiceLink, *, owner: bool) -> None:
-        self.views: dict[str, BookView] = {}  # the newest that were not yielded yet
+        self.views: dict[str, BookView] = {}  # the newest views not yielded yet
         self.changed = asyncio.Event()
         self._link = link
         self._owner = owner
@@ -332,7 +332,7 @@ class ViewUpdates(AsyncIterator[BookView]):
         self.changed.set()
 
     def forget(self, view: BookView) -> None:
-        """Yield this view no more."""
+        """Stop yielding this view."""
         self.views.pop(key_of(view.symbol, view.view), None)
 
     def __aiter__(self) -> Self:
@@ -352,14 +352,15 @@ class ViewUpdates(AsyncIterator[BookView]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration; the connection too, if it is that of `watch`."""
+        """End the iteration, and the connection if it is that of `watch`."""
         self._closed = True
         self.changed.set()
         if self._owner:
             await self._link.close()
 
     def __del__(self) -> None:
-        """Close the connection after a loop was left; the collector may run in another thread."""
+        """Close the connection after a loop was left; the garbage collector may run in any
+        thread."""
         if self._owner:
             self._link.drop()
 

@@ -1,10 +1,10 @@
-"""Guards that a client is used from a single event loop, as its connections require."""
+"""Checks that a client is used from a single event loop, as its connections require."""
 
 import asyncio
 
 
 class OneLoop:
-    """Remembers the event loop that used something first."""
+    """Remembers the event loop that was used first."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -13,7 +13,7 @@ class OneLoop:
         """Check the running loop.
 
         Raises:
-            RuntimeError: It is not the one that used this first.
+            RuntimeError: It is not the loop that was used first.
         """
         running = asyncio.get_running_loop()
         self._loop = self._loop or running

@@ -1,4 +1,4 @@
-"""Options of a subscription, as types: what `watch`, `order_book` and sessions accept."""
+"""Typed options of a subscription, for `watch`, `order_book` and sessions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -10,26 +10,26 @@ APART = "merged=False opens a book for each exchange: use order_books, which yie
 
 
 class FillRequest(TypedDict, total=False):
-    """Sizes whose cost is in each update, as decimal text: at most 8 together."""
+    """Sizes whose cost is in each update, as decimal text: at most 8 in total."""
 
     amounts: list[str]  # in the base currency
     notionals: list[str]  # in the quote currency
     limit: str  # with fees: the worst price before fees
-    exclude: list[str]  # with fees: exchanges that take no part
-    max_exchanges: int  # with fees: the most exchanges of a split
+    exclude: list[str]  # with fees: exchanges to exclude
+    max_exchanges: int  # with fees: maximum exchanges of a split
 
 
 class SubscribeOptions(TypedDict, total=False):
     """Options of a view; docs/reference/messages.md has their limits and defaults."""
 
-    depth: int  # levels a side
-    interval_ms: int  # least time between two updates; 0: at once
+    depth: int  # levels per side
+    interval_ms: int  # minimum time between two updates; 0: immediately
     mode: Literal["full", "delta"]  # whole updates, or changed levels with a checksum
     levels: Literal["object", "array"]  # form of a level on the wire
     split: bool  # the amount of each exchange at a level
-    group: str  # price step to bin to, as decimal text
-    ages: bool  # how old the data of each exchange is
-    coverage: bool  # up to which price the book of each exchange is known
+    group: str  # price step for binning, as decimal text
+    ages: bool  # age of each exchange's data
+    coverage: bool  # price up to which the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
     fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
     net: bool  # levels by the price after the fee
@@ -80,7 +80,7 @@ def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewR
 
     Args:
         merged: Subscriptions of several exchanges.
-        supported: The exchanges that "all" stands for.
+        supported: The exchanges for which "all" stands.
 
     Raises:
         ValueError: No exchange is left.
@@ -111,15 +111,15 @@ def require_service_options(options: Mapping[str, Any]) -> None:
     """Refuse the options that only the library or only `order_books` has.
 
     Raises:
-        TypeError: There is one.
+        TypeError: There is such an option.
     """
     if "merged" in options:
         raise TypeError(APART)
     for name in LIBRARY_OPTIONS:
         if name in options:
             raise TypeError(
-                f"{name} is an option of the library, which connects to exchanges itself; leave it "
-                "out for a service, whose operator sets it."
+                f"{name} is an option of the library, which connects to exchanges itself; omit it "
+                "for a service, where the operator sets it."
             )
 
 

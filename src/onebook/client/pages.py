@@ -11,7 +11,7 @@ from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_
 
 PAGE_RECORDS = 1_000
 IDLE_PAGES_MAX = 5  # pages in a row without progress
-OLDER_NOT_KEPT = "older_not_kept"  # the exchange keeps no more: not an error
+OLDER_NOT_KEPT = "older_not_kept"  # the exchange keeps no older records: not an error
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Time = datetime | int
@@ -22,8 +22,8 @@ Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
 class TransactionPage:
     """One page of transactions.
 
-    `coverage` gives for each type the time since which all records have been delivered by the pages
-    so far; `errors` lists what could not be read, and whether the next page retries it.
+    `coverage` gives for each type the time from which the pages so far have delivered all records;
+    `errors` lists what could not be read, and whether the next page retries it.
     """
 
     records: list[dict[str, Any]]
@@ -35,7 +35,7 @@ class TransactionPage:
 
     @property
     def missing(self) -> list[dict[str, Any]]:
-        """Entries of `coverage` that are not complete, though the exchange keeps the records."""
+        """Entries of `coverage` that are incomplete although the exchange keeps the records."""
         return [
             each
             for each in self.coverage
@@ -66,8 +66,7 @@ def request_of(
 class TransactionPages(AsyncIterator[TransactionPage]):
     """Iterates over all pages of a request, newest records first.
 
-    After a cancellation or `Unavailable` nothing is lost: the next iteration requests the same page
-    again.
+    A cancellation or `Unavailable` loses nothing: the next iteration requests the same page again.
 
     Raises, when it is iterated: Refused: The service refuses the request. Unavailable: The service
         cannot answer at the moment, or pages make no progress.
@@ -78,7 +77,7 @@ class TransactionPages(AsyncIterator[TransactionPage]):
         self._request = dict(request)
         self._last: TransactionPage | None = None
         self._idle = 0
-        self._repeated = False  # the next page would have the records of the last
+        self._repeated = False  # the next page would repeat the records of the last one
         self._closed = False
 
     def __aiter__(self) -> Self:
@@ -111,8 +110,8 @@ class TransactionPages(AsyncIterator[TransactionPage]):
 class TransactionRecords(AsyncIterator[dict[str, Any]]):
     """Iterates over all records of some pages; see `TransactionPages`.
 
-    Raises, when it is iterated: Refused: `incomplete`, after the last record, if some could not be
-        read.
+    Raises, when iterated: Refused: `incomplete`, after the last record, if some records could not
+        be read.
     """
 
     def __init__(self, pages: TransactionPages, *, partial_allowed: bool) -> None:
@@ -146,7 +145,7 @@ def require_complete(page: TransactionPage) -> None:
     """Check the last page.
 
     Raises:
-        Refused: Some of what the exchange keeps was not read.
+        Refused: Some records that the exchange keeps were not read.
     """
     if page.missing:
         details = {"errors": page.errors, "coverage": page.coverage}
@@ -177,4 +176,4 @@ def _milliseconds(time: Time) -> int:
         raise TypeError(f"A time must be a datetime or Unix ms as an int, not {time!r}.")
     if time.tzinfo is None:
         raise ValueError(f"{time} has no time zone: use datetime(..., tzinfo=UTC).")
-    return (time - EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp` is not
+    return (time - EPOCH) // timedelta(milliseconds=1)  # exact, unlike `timestamp`

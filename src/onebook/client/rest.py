@@ -33,7 +33,7 @@ WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
 READ_TIMEOUT_S = 90.0  # an answer with transactions may take the service a minute
 LINES_TIMEOUT_S = 900.0  # between lines: an exchange may ban the service for ten minutes
 BODY_BYTES_MAX = 64 << 20
-LOST = (httpx.ReadError, httpx.WriteError)  # of a connection that was open
+LOST = (httpx.ReadError, httpx.WriteError)  # on an open connection
 
 log = logging.getLogger("onebook.client")
 
@@ -75,7 +75,7 @@ class RestClient:
         self._token: str | None = None
         self._session = asyncio.Lock()
         self._loop = OneLoop()
-        logging.getLogger("httpx").addFilter(_NO_KEYS)  # a second time does nothing
+        logging.getLogger("httpx").addFilter(_NO_KEYS)  # repeated calls have no effect
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=OPEN_TIMEOUT_S),
             verify=ssl_context or ssl.create_default_context(),
@@ -108,9 +108,9 @@ class RestClient:
         return answer
 
     async def transaction_lines(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes]:
-        """Every record of a range as a line, as the service sends them, and the summary line.
+        """Yield every record of a range as a line, as sent by the service, and the summary line.
 
-        Unlike other requests it is not repeated: lines are out already.
+        Unlike other requests it is not retried, because lines have already been yielded.
 
         Raises:
             Refused, Unavailable: See `_asked`.
@@ -195,7 +195,7 @@ class RestClient:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Turn httpx's exceptions into this client's."""
+        """Convert httpx's exceptions to those of this client."""
         try:
             yield
         except httpx.InvalidURL as error:
@@ -230,7 +230,7 @@ def _cause(error: httpx.TransportError) -> Exception:
         return TimeoutError()
     cause: Exception = error
     found: BaseException | None = error
-    while found is not None:  # the innermost: those around it only say that all attempts failed
+    while found is not None:  # the innermost: the outer ones only say that all attempts failed
         if isinstance(found, OSError):
             cause = found
         inner = found.exceptions[0] if isinstance(found, BaseExceptionGroup) else None
@@ -242,7 +242,7 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
     """The JSON of an answer, without binary floats.
 
     Raises:
-        Refused, Unavailable: It is an error.
+        Refused, Unavailable: The answer is an error.
     """
     status = response.status_code
     try:

@@ -29,17 +29,17 @@ class AsyncOnebook:
 
     It belongs to the event loop that uses it first; from another one it raises RuntimeError.
 
-    Every error is a `ServiceError` with the service's code: `Refused` where a retry would fail in
-    the same way, `Unavailable` otherwise.
+    Every error is a `ServiceError` with the service's code: `Refused` if a retry would fail in the
+    same way, otherwise `Unavailable`.
 
     Args:
         url: The service's address, such as https://books.example.
-        api_key: The key; sent in messages and headers, and in the path of `usage` only.
+        api_key: The key; sent in messages and headers, and only for `usage` in the path.
         attempts_max: Maximum attempts of a REST request.
         ssl_context: Trusted authorities; the system's, or those of SSL_CERT_FILE, by default.
 
     Raises:
-        Refused: `url` is not an address.
+        Refused: `url` is not a valid address.
     """
 
     def __init__(
@@ -98,12 +98,13 @@ class AsyncOnebook:
 
         Args:
             symbol: The pair, such as BTC/USDT.
-            exchanges: One name or several, or "all", of which "-name" leaves one out.
+            exchanges: One name or several, or "all", where "-name" excludes one.
             timeout_s: Entering fails if no book is live after this many seconds.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
-            options: See `SubscribeOptions`. `ages` and `coverage` are requested too, which
-                `BookView.exchanges` and fills need; `ages=False, coverage=False` saves their bytes.
+            options: See `SubscribeOptions`. `ages` and `coverage` are requested by default, because
+                `BookView.exchanges` and fills need them; `ages=False, coverage=False` saves their
+                bytes.
         """
         if not isinstance(symbol, str):
             raise TypeError(
@@ -125,9 +126,9 @@ class AsyncOnebook:
     ) -> BookSession:
         """Return the live order books of several symbols, to be used in `async with`.
 
-        With `merged=False` each exchange has a view of its own, which `BookView.exchange` names. A
-        symbol that no exchange lists is a view that is not live, with the reason. All else is as
-        for `order_book`.
+        With `merged=False` each exchange has a separate view, and `BookView.exchange` names it. A
+        symbol that no exchange lists becomes a view that is not live, with the reason. Everything
+        else is as for `order_book`.
         """
         wanted = subscriptions_of(symbols, exchanges, _complete(options))
         link = self._link(attempts_max, silence_max_s)
@@ -196,21 +197,22 @@ class AsyncOnebook:
         """Iterate over the records of an exchange account, newest first.
 
         Numbers are exact (`Decimal`). Failed parts are requested again if a retry may succeed, so
-        their records arrive late. After a cancellation or `Unavailable` nothing is lost: the next
-        iteration continues.
+        their records arrive late. A cancellation or `Unavailable` loses nothing: the next iteration
+        continues.
 
         Args:
             exchange: Such as bybit; a named account such as bybit:treasury; several; or all.
             types: Unified or exchange-specific names; default: all but ledger and holdings.
-            start: Oldest time, inclusive, with a time zone, or Unix ms; none: 30 days before `end`.
-            end: Newest time, inclusive; none: now.
+            start: Oldest time, inclusive, with a time zone, or Unix ms; default: 30 days before
+                `end`.
+            end: Newest time, inclusive; default: now.
             page_records: Records per request, up to 10,000.
             partial_allowed: Whether to end without an exception if records are missing.
             options: testnet, demo, include_raw, verify.
 
         Raises:
-            Refused: The service refuses the request; `incomplete`, after the last record, where
-                not all could be read: `details` has the errors and the coverage.
+            Refused: The service refuses the request; `incomplete`, after the last record, if some
+                could not be read: `details` has the errors and the coverage.
             Unavailable: The service or the exchange cannot answer at the moment.
         """
         found = self.transaction_pages(
@@ -246,13 +248,13 @@ class AsyncOnebook:
     ) -> TransactionEvents:
         """Iterate over new and changed records as they happen, across reconnects.
 
-        Each record comes once, and again as `updated` when it changes; `status` says when the
-        exchange cannot be read. Use `aclosing`, or break from the loop and call `aclose`.
+        Each record is yielded once, and again as `updated` when it changes; `status` reports when
+        the exchange cannot be read. Use `aclosing`, or break from the loop and call `aclose`.
 
         Args:
             exchange: Such as bybit; a named account such as bybit:treasury; several; or all.
             types: Unified or exchange-specific names; default: all but ledger and holdings.
-            start: Begin with the history since then (`change` is `history`); none: from now on.
+            start: Begin with the history since then (`change` is `history`); default: from now on.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
             options: testnet, demo, include_raw.
@@ -299,7 +301,7 @@ class AsyncOnebook:
 
 
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
-    """Request the ages and horizons of the exchanges too, as in books of the library.
+    """Also request the ages and horizons of the exchanges, as in books of the library.
 
     The short updates of `on="best"` with `mode="delta"` stay short.
     """

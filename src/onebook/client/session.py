@@ -26,16 +26,16 @@ from onebook.orderbook import BookProblem
 
 FRAME_BYTES_MAX = 16 << 20
 ANSWER_TIMEOUT_S = 10.0
-CLOSE_WAIT_S = 5.0  # for the close that follows an error about the connection
+CLOSE_WAIT_S = 5.0  # for the close that follows a connection error
 CLOSE_TIMEOUT_S = 1.0
 RESYNC_PAUSE_S = 1.0  # between two requests for the full book of one symbol
 SILENCE_MAX_S = 10.0
 
-# At level DEBUG the library logs messages, and the first one holds the key.
+# At level DEBUG websockets logs messages, and the first one contains the key.
 _library_log = logging.getLogger("onebook.client.websockets")
 _library_log.setLevel(logging.WARNING)
 
-_CHANGES = frozenset(("aggregated_orderbook_delta", "best"))  # of a view that had an update
+_CHANGES = frozenset(("aggregated_orderbook_delta", "best"))  # of a view that has had an update
 _UPDATES = _CHANGES | {"aggregated_orderbook_update", "exchange_status"}
 _SHAPES = shapes_of({})
 _UNASKED = {"symbol": str}
@@ -48,7 +48,7 @@ ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data
 async def opening(
     url: str, context: ssl.SSLContext | None, silence_max_s: float
 ) -> AsyncIterator[ClientConnection]:
-    """Open a connection; it is closed if it answers no ping for `silence_max_s`.
+    """Open a connection; it is closed if a ping is not answered for `silence_max_s`.
 
     It is always closed with code 1000: websockets would send 1011 (internal error) if the block
     ends by exception or cancellation, as loops over views do.
@@ -71,12 +71,12 @@ async def opening(
 
 
 def key_of(symbol: str, view: str = "") -> str:
-    """The name of a subscription on its connection, and the `id` of messages about it."""
+    """The name of a subscription on its connection, used as `id` of messages about it."""
     return f"{symbol} {view}" if view else symbol
 
 
 class HeldView:
-    """A view that a client keeps: its options, and the answers of the service.
+    """A view that a client holds: its options, and the answers of the service.
 
     Args:
         symbol: The pair.
@@ -92,7 +92,7 @@ class HeldView:
             symbol, view=view, members=named_exchanges(fields.get("exchanges", ""))
         )
         self.shapes = shapes_of(fields)
-        self.sent: deque[Mapping[str, Any]] = deque()  # fields without an answer yet
+        self.sent: deque[Mapping[str, Any]] = deque()  # unanswered fields
         self.accepted = False
         self.refused = False
         self._answers: list[asyncio.Future[None]] = []
@@ -103,7 +103,7 @@ class HeldView:
         return bool(self.view.bids or self.view.asks)
 
     def asked(self) -> asyncio.Future[None]:
-        """Return a future of the next answer of the service."""
+        """Return a future for the next answer of the service."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         return answer
@@ -114,7 +114,7 @@ class HeldView:
         return any(not each.done() for each in self._answers)
 
     def answered(self) -> None:
-        """Take the service's reply: updates have the options of that request from now on."""
+        """Handle the service's reply: updates have the options of that request from now on."""
         if self.sent:
             self.shapes = shapes_of(self.sent.popleft())
         self.accepted, self.refused = True, False
@@ -122,7 +122,7 @@ class HeldView:
             answer.set_result(None)
 
     def failed(self, error: BaseException) -> bool:
-        """Raise an error where the answer is awaited; returns whether it is awaited anywhere."""
+        """Raise an error where the answer is awaited; return whether it is awaited."""
         waiting = self._waiting()
         for answer in waiting:
             answer.set_exception(error)
@@ -141,17 +141,17 @@ class ViewSession:
 
     Args:
         ws: The connection.
-        held: The subscriptions by key; they may change meanwhile, by `subscribe`, `unsubscribe`.
+        held: The subscriptions by key; `subscribe` and `unsubscribe` may change them.
     """
 
     def __init__(self, ws: ClientConnection, held: Mapping[str, HeldView]) -> None:
         self.ws = ws
         self.held = held
         self._spelled: dict[str, str] = {}  # keys by the service's spelling of their symbol
-        self._left: Counter[str] = Counter()  # keys that are unsubscribed, without an answer yet
+        self._left: Counter[str] = Counter()  # unsubscribed keys without an answer yet
         self._reconnect_at: float | None = None  # loop time
         self.cause: BookProblem | None = None
-        self._subscribe_at: dict[str, float] = {}  # all in loop time, by key
+        self._subscribe_at: dict[str, float] = {}  # loop time, by key
         self._resync_at: dict[str, float] = {}
         self._resynced_at: dict[str, float] = {}
         self._answer_by: dict[str, float] = {}
@@ -162,7 +162,7 @@ class ViewSession:
     @property
     def reconnect_s(self) -> float | None:
         """Seconds after which the service wants this client to reconnect; None if unspecified."""
-        # From the message on: a service that drains closes at the time that it named.
+        # Relative to the message: a draining service closes at the time that it stated.
         return None if self._reconnect_at is None else max(0.0, self._reconnect_at - self._now_s())
 
     def _reconnect_in(self, wait_s: float) -> None:
@@ -182,7 +182,7 @@ class ViewSession:
         self._look_again()
 
     async def unsubscribe(self, held: HeldView) -> None:
-        """End a subscription that is not held any more, while views are received."""
+        """End a subscription that is no longer held, while views are received."""
         for waits in (self._subscribe_at, self._resync_at, self._answer_by):
             waits.pop(held.key, None)
         self._left[held.key] += 1
@@ -190,7 +190,7 @@ class ViewSession:
             await self._send(type="unsubscribe_aggregated", id=_LEAVING + held.key, **held.named)
 
     def _look_again(self) -> None:
-        """Wait for messages no longer than until the earliest deadline."""
+        """Wait for messages, at most until the earliest deadline."""
         if self._receiving is not None and not self._receiving.expired():
             self._receiving.reschedule(self._due_s())
 
@@ -229,9 +229,9 @@ class ViewSession:
                     self.cause = BookProblem("server_shutdown", "The service is restarting.")
 
     def _held(self, message: dict[str, Any]) -> HeldView | None:
-        """The subscription that a message is about, by its symbol and view."""
+        """Find the subscription of a message by its symbol and view."""
         key = key_of(str(message.get("symbol")), str(message.get("view") or ""))
-        if self._left[key] > 0:  # it is about the subscription that ends
+        if self._left[key] > 0:  # it is about the subscription that is ending
             return None
         return self.held.get(self._spelled.get(key, key))
 
@@ -239,7 +239,7 @@ class ViewSession:
         """Apply an update, or request a full one after a gap; returns whether the view changed."""
         view = held.view
         if message["type"] in _CHANGES and not view.live:
-            return False  # a full update is under way
+            return False  # a full update was already requested
         if message["type"] != "exchange_status":
             self._answer_by.pop(held.key, None)
         if view.apply(message):
@@ -302,7 +302,7 @@ class ViewSession:
         return [held.view]
 
     def _accepted(self, message: dict[str, Any]) -> None:
-        """Accept the service's spelling of the symbol, and which exchanges it rejects.
+        """Record the service's spelling of the symbol, and the exchanges that it rejects.
 
         Raises:
             Refused: An exchange is unknown to the service, in the first answer.

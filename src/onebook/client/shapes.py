@@ -1,7 +1,7 @@
 """Validation of the service's messages and answers before they are used.
 
-A shape is a type, or several; {name: shape} for an object, where "name?" may be absent and EVERY
-stands for all names; [shape] for a list; or a function that returns what is wrong.
+A shape is a type or a tuple of types; {name: shape} for an object, where "name?" may be absent and
+EVERY stands for all names; [shape] for a list; or a function that returns the fault.
 """
 
 import json
@@ -15,7 +15,7 @@ from onebook.client.failures import Unavailable
 
 EVERY = "*"
 NUMBER = (int, Decimal)
-MAYBE = (int, Decimal, NoneType)  # null where a side is empty
+MAYBE = (int, Decimal, NoneType)  # null if a side is empty
 _NUMBERS = frozenset(NUMBER)
 _TEXT = frozenset((str,))
 WORDS = {
@@ -32,13 +32,13 @@ def exact(text: str | bytes) -> Any:
     """Parse JSON without binary floats.
 
     Raises:
-        ValueError: It is not JSON.
+        ValueError: The text is not JSON.
     """
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except ArithmeticError:  # of Decimal
+    except ArithmeticError:  # from Decimal
         raise ValueError("a number is out of range") from None
 
 
@@ -83,7 +83,7 @@ def require(kind: str, value: Any, shape: Any) -> None:
     """Validate a message of the service.
 
     Raises:
-        Unavailable: It is invalid.
+        Unavailable: The message is invalid.
     """
     if found := fault_of(value, shape):
         sentence = f"The service sent an invalid {kind}: {found.removeprefix('.').strip()}."

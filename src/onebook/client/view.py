@@ -88,7 +88,7 @@ class ViewSide(list[BookLevel], BookLevels):
 
 
 class StatusReport(NamedTuple):
-    """What an `exchange_status` says of an exchange."""
+    """The content of an `exchange_status` for an exchange."""
 
     state: Health
     reason: Reason | None
@@ -106,9 +106,9 @@ class BookView(OrderBookState):
     a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
     "sell": [...]}) is the cost of each size requested with the option `fill`:
     a `Fill`, or with the option `fees` a `Route`. `timestamp` is the
-    service's time of the update; of a lost view, this machine's time of the loss. `view` is the
+    service's time of the update; for a lost view, this machine's time of the loss. `view` is the
     client's name of a second view of the symbol. `members` are the exchanges that are merged.
-    `skipped` is the number of states that the service had between this update and the one before,
+    `skipped` is the number of states that the service had between this update and the previous one,
     because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
     has neither a `timestamp` nor `market_stats`. `times` is None unless requested.
     """
@@ -144,7 +144,7 @@ class BookView(OrderBookState):
         if not self.timestamp:
             return 0
         time = datetime.fromisoformat(self.timestamp)
-        if time.tzinfo is None:  # of a service with `gateway.reference_compatible`
+        if time.tzinfo is None:  # from a service with `gateway.reference_compatible`
             time = time.replace(tzinfo=UTC)
         return (time - EPOCH) // timedelta(microseconds=1)
 
@@ -169,7 +169,7 @@ class BookView(OrderBookState):
         """The exchange of a book of one exchange.
 
         Raises:
-            ValueError: The book is of several.
+            ValueError: The book is of several exchanges.
         """
         return only_exchange([*self.members, *self.rejected])
 
@@ -280,7 +280,7 @@ class BookView(OrderBookState):
         self.skipped = message.get("skipped", 0)
 
     def _take_best(self, message: dict[str, Any]) -> None:
-        """Take a short update: the best levels, and nothing of the others."""
+        """Apply a short update: only the best levels."""
         self.bids, self.asks = ViewSide.pair(
             *([_level(raw)] if (raw := message[side]) else [] for side in ("bid", "ask"))
         )
@@ -291,7 +291,7 @@ class BookView(OrderBookState):
         self.skipped = 0
 
     def _take_extras(self, data: Mapping[str, Any]) -> None:
-        """Take the members that a view has only if they were requested."""
+        """Read the members that a view only has if they were requested."""
         self.ages = data.get("ages", {})
         self.coverage = {name: _decimals(ends) for name, ends in data.get("coverage", {}).items()}
         self.fills = {
@@ -332,12 +332,12 @@ def _price(level: BookLevel) -> Decimal:
     return level.price
 
 
-# Counts are no quantities of the market.
+# Counts are not market quantities.
 _COUNTS = frozenset(("participating_exchanges",))
 
 
 def _decimals(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of an object as `Decimal`; whole ones arrive as ints."""
+    """Numbers of an object as `Decimal`; whole numbers arrive as ints."""
     return {
         name: Decimal(value) if type(value) is int and name not in _COUNTS else value
         for name, value in numbers.items()
@@ -430,7 +430,7 @@ def _level(raw: Any) -> BookLevel:
 
 
 def _side_of(levels: Iterable[BookLevel]) -> tuple[Sequence[str], FillSide]:
-    """Levels with `amounts` as integers, and the exchanges by bit."""
+    """Levels with integer `amounts`, and the exchanges as bits."""
     levels = list(levels)
     names = sorted({name for level in levels for name in level.exchanges})
     bits = {name: bit for bit, name in enumerate(names)}

@@ -24,11 +24,11 @@ def watch(
     """Iterate over the views of symbols after each change, across reconnects, until closed.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
-    old ones; what was yielded does not change afterwards. A view is also yielded when it stops
-    being live and on each failed attempt to connect: then `view.live` is False and `view.problem`
-    has the code, the reason and the time of the next attempt. The first failure of a series is
-    logged as a warning of `onebook.client`. A symbol that no exchange lists also yields such a
-    view; if no symbol is listed, `watch` raises.
+    old ones; yielded views do not change afterwards. A view is also yielded when it stops being
+    live and on each failed attempt to connect: then `view.live` is False and `view.problem` has the
+    code, the reason and the time of the next attempt. The first failure of a series is logged as a
+    warning of `onebook.client`. A symbol that no exchange lists also yields such a view; if no
+    symbol is listed, `watch` raises.
 
     Args:
         url: The URL of the service, such as https://books.example or 127.0.0.1:8000, or of its
@@ -36,8 +36,7 @@ def watch(
         api_key: The key; sent in a message, never in the URL.
         symbols: Pairs such as BTC/USDT, or one; or a mapping of pairs to their own options, which
             take precedence: {"BTC/USDT": {"depth": 5}, "ETH/USDT": {}}.
-        exchanges: One name or several, or "all", of which "-name" leaves one out:
-            ["all", "-okx"].
+        exchanges: One name or several, or "all", where "-name" excludes one: ["all", "-okx"].
         attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
         silence_max_s: Seconds without an answer to a ping before the connection is closed.
         ssl_context: Trusted authorities for wss://; the system's by default.

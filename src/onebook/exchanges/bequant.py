@@ -1,7 +1,7 @@
 """Bequant spot: HitBTC's engine, protocol and limits at another address (`hitbtc`).
 
 Page: https://api.bequant.io/#subscribe-to-full-order-book (not read except for its beginning, which
-gives these addresses)
+states these addresses)
 
 Confirmed:
 

@@ -40,7 +40,7 @@ snapshots.
 Checked in 2026-11: ccxt agrees; the longer ticker payload since 2026-04 does not concern books.
 
 Unconfirmed: whether all refusals have `subId` and `symbol`; the words of 11000 and 10305; the
-maximum rate of requests, and that exceeding it is answered by 11010 as in REST (ccxt knows this
+maximum rate of requests, and that exceeding it is answered by 11010 as in REST (ccxt has this
 code).
 """
 

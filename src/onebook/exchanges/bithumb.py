@@ -10,7 +10,7 @@ Confirmed:
     verbs: 2026-10-23, third-party: ccxt 4.5.90
     channel: 2026-09-07, page: change log, public v1 sockets stay
 
-Sequencing: as for Upbit. Every frame has the whole book, and each request replaces the one before.
+Sequencing: as for Upbit. Every frame has the whole book; each request replaces the previous one.
 
 Frames, JSON in binary messages; times are in microseconds:
 

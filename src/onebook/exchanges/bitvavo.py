@@ -35,7 +35,7 @@ parameter is invalid.".
 
 A wire probe of 2026-09-23 agrees (nemanull/arbitrage-observatory): 437 markets on a socket, no gap
 in 89,000 events, books equal to REST. ccxt sends the same requests, but accepts any higher `nonce`
-as the next one, so that its book stands still after a restart.
+as the next one, so that its book stops changing after a restart.
 
 Checked in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no limit
 has changed.

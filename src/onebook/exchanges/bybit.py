@@ -36,9 +36,9 @@ A book that does not change is silent: only `orderbook.1` is repeated after 3 s.
 `orderbook.1` has its own `u`. `seq` is the engine's "cross sequence", by which the page compares
 books of different depth: the smaller one is older. It therefore orders best prices and levels
 (`Delta.sequence`), but it is not consecutive and proves no loss. Best prices are subscribed in
-requests of their own, because one refused topic fails a whole request. Neither channel has RPI
-orders. `orderbook.50` (20 ms) would bring its best price 1 ms later than `orderbook.1` at the
-median, as measured on perpetuals in 2026-09, with a chain of its own to keep.
+separate requests, because one refused topic fails a whole request. Neither channel has RPI
+orders. `orderbook.50` (20 ms) would send its best price 1 ms later than `orderbook.1` at the
+median, as measured on perpetuals in 2026-09, and needs its own chain.
 
 The page states only for `full` that `u` rises by 1. barter-rs requires it of every book, and no gap
 was recorded in this channel. A jump would count as a gap, at the cost of a snapshot.

@@ -7,7 +7,7 @@ Confirmed:
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory
 
-Sequencing: each increment's `seqId` is the one before it + 1, counted per pair; a lower number
+Sequencing: each increment's `seqId` is the previous one + 1, counted per pair; a lower number
 means that the exchange restarted. Levels that leave the 20 are removed by an increment. The answer
 to a subscription is the snapshot. To resync, subscribe again, which costs a point: the answer is a
 snapshot from which the increments continue.

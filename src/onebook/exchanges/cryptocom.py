@@ -88,7 +88,7 @@ TOO_MANY: Final = 42901
 UNAVAILABLE: Final = (40801, 50001, 9010001)  # timed out, internal error, maintenance
 
 
-# Members are in wire order: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec searches for each after the previous one.
 class SideLevels(Struct, frozen=True, gc=False):
     """Both sides of a delta."""
 

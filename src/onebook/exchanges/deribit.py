@@ -109,7 +109,7 @@ BEST_PREFIX: Final = "quote."
 BEST_PREFIX_NAME: Final = b'"quote.'
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
-TOO_MANY: Final = (10028, 10047, 10066)  # requests per time, of one kind, at once
+TOO_MANY: Final = (10028, 10047, 10066)  # per period, of one kind, in a burst
 UNAVAILABLE: Final = (10040, 10041)  # retry, settlement; others are recognized by their words
 
 
@@ -121,7 +121,7 @@ def _rpc(method: str, number: int, params: object) -> object:
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
-# Members are in wire order: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec searches for each after the previous one.
 class WholeBook(Struct, gc=False, kw_only=True, tag_field="type", tag="snapshot"):
     """A whole book."""
 
@@ -299,7 +299,7 @@ EXCHANGE: Final = Exchange(
     limits=ExchangeLimits(
         topics=100,  # in two channels each; our choice, of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),
-        requests=(Limit(3, 1.0, Scope.ADDRESS),),  # of 3.3, and of 10 at once
+        requests=(Limit(3, 1.0, Scope.ADDRESS),),  # of 3.3, with bursts of 10
         connects=(Limit(1, 1.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(1, 1.0, Scope.ADDRESS),),
         connections=32,

@@ -23,7 +23,7 @@ Frames:
 
 A parameter of the address requests snapshots (`snapshot=-1`: all levels). One unknown name fails
 the whole request. Frames of `@depth` and `@depth@100ms` look the same, so only one of the two is
-subscribed. `@bookTicker` is subscribed in requests of its own, so that it cannot fail those of the
+subscribed. `@bookTicker` is subscribed in separate requests, so that it cannot fail those of the
 depth. The server pings every 20 s; a book that does not change is silent. In the list of
 symbols, `quote_increment` is the step of prices and `tick_size` that of amounts.
 
@@ -44,7 +44,7 @@ snapshot was higher by one. A frame without both sides is ignored, as a side may
 it did not change.
 
 Unconfirmed: that the best prices of both channels agree at equal ids (`onebook.fusing` compares
-them); the members of a partial frame of `@bookTicker`; that a subscription brings a snapshot again
+them); the members of a partial frame of `@bookTicker`; that a subscription returns a new snapshot
 after an unsubscription; the words of -1003 (too many requests); how many streams a connection may
 have (20 were seen).
 """

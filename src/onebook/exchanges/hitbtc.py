@@ -9,7 +9,7 @@ Confirmed:
         arbitrage-observatory, of perpetuals
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-Sequencing: each update's `s` is the one before it + 1; a snapshot is sent only after a
+Sequencing: each update's `s` is the previous one + 1; a snapshot is sent only after a
 subscription.
 
 Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols without a gap):
@@ -38,9 +38,9 @@ As of 2026-11 ccxt 4.5.90 also reads frames with `data` in place of `snapshot`; 
 channels of partial books. Such a frame of `orderbook/full` invalidates its book, because it does
 not say whether it is whole.
 
-Unconfirmed: that an unsubscription and another subscription on the same socket bring a new snapshot
-(otherwise the feed opens another connection); what the answer to an unsubscription lists, which is
-not read; how many symbols a socket or a request may have (50 were seen).
+Unconfirmed: that an unsubscription and another subscription on the same socket return another
+snapshot (otherwise the feed opens another connection); what the answer to an unsubscription lists,
+which is not read; how many symbols a socket or a request may have (50 were seen).
 """
 
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ perpetuals.
 As of 2026-11 one client says that only the server needs to ping. We do both, since an unnecessary
 ping does no harm.
 
-Unconfirmed, as no recording of this socket is known: that a subscription brings the book at once
+Unconfirmed, as no recording of this socket is known: that a subscription returns the book at once
 and not with its next change; how often books and pings are sent; the words of the refusal of an
 unknown pair and of one request too many; every limit of the socket.
 """

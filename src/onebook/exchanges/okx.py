@@ -21,7 +21,7 @@ After about 60 s without a change, a book sends an update with empty sides and `
 as its heartbeat. Code 60014 means too many requests. Temporary errors (50001, 50004, 50005, 50013,
 50026, 60016 and 63999 in ccxt's table) are recognized by their words. `checksum` has been 0 since
 2026 and is checked only if it is not 0. Recordings of 2022 have a checksum but no ids; every id is
-then -1 and matches the one before. `books-l2-tbt` (10 ms) needs the login of a VIP account.
+then -1 and matches the previous one. `books-l2-tbt` (10 ms) needs the login of a VIP account.
 
 `bbo-tbt` and `books` share one counter: the page names one `seqId` for each state of an instrument,
 and a fixed order in which the channels of one connection send it, `bbo-tbt` first. Each frame of
@@ -98,7 +98,7 @@ class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
     inst_id: str = ""
 
 
-# Members are in wire order: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec searches for each after the previous one.
 class Item(Struct, gc=False, rename="camel"):
     """A snapshot or a delta."""
 

@@ -38,7 +38,7 @@ does ccxt 4.5.90, which merges levels unless `interval` is 0.
 Checked in 2026-11: a survey of the page in 2026-06 has the same intervals (a full book every 60 s,
 changes every second) and limits.
 
-Unconfirmed: that a second subscription of the same market brings a full book, as one of another
+Unconfirmed: that a second subscription of the same market returns a full book, as one of another
 market does; whether a side without any level is absent from a full book or empty; how many
 connections an address may have or open (12 at once were seen); the words for one request too many.
 """

@@ -9,7 +9,7 @@ Confirmed:
         arbitrage-observatory
 
 Sequencing: every frame has the whole book, so a lost frame does no harm. The only answer to a
-request is the first frame, the snapshot. Each request replaces the one before, so it must list
+request is the first frame, the snapshot. Each request replaces the previous one, so it must list
 every book of the connection and gets a snapshot of each; there is no other way to unsubscribe.
 
 Frames, JSON in binary messages; in the `SIMPLE` format members have short names:

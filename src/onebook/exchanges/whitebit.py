@@ -34,7 +34,7 @@ Frames:
 and price and amount of bid and ask. It is sent at once when one of them changes. `update_id` counts
 all changes of the market, as in the depth: a perpetual had 24268451852 in a ticker, 24268455456 in
 the depth seconds later. The first frame repeats the standing prices. No page says whether another
-subscription replaces the markets of the one before, so each lists all markets of the connection.
+subscription replaces the markets of the previous one, so each lists all markets of the connection.
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
 market. Code 7 means too many requests. Codes 2, 3 and 5 (internal error, service unavailable,

@@ -478,7 +478,7 @@ class Filled(Struct, frozen=True):
     ] = UNSET
     extra: Annotated[
         float | UnsetType,
-        about("With fees: how much worse net is because of lots, minimums and max_exchanges."),
+        about("With fees: the part of the cost caused by lots, minimums and max_exchanges."),
     ] = UNSET
     unplaced: Annotated[
         float | UnsetType,

@@ -5,7 +5,7 @@
             print(update.best_bid, update.best_ask, update.stale)
 
 The feeds, books, merge and rules are those of the service: a book is live or it is not shown, every
-update says which exchanges are left out and why, and numbers are exact. Runs on the event loop of
+update lists the omitted exchanges with the reason, and numbers are exact. Runs on the event loop of
 the caller, asyncio's or uvloop. Guide: docs/guides/library.md.
 """
 
@@ -65,5 +65,5 @@ __all__ = [
     "replay",
 ]
 
-# An application that configures no logging sees trouble in updates, not on standard error.
+# In an application without logging, problems are in the updates and not on standard error.
 logging.getLogger("onebook").addHandler(logging.NullHandler())

@@ -36,7 +36,7 @@ HINTS: Final = {  # for options that only a service has
     "fees": "; use update.route, which takes fees",
     "net": "; use update.route, which takes fees",
 }
-NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
+NAMED_MAX: Final = 5  # symbols and exchanges listed in a repr
 
 QueueT = TypeVar("QueueT", bound=ReaderQueue)
 
@@ -79,22 +79,22 @@ def order_book(
         symbol: The pair, such as `BTC/USDT`.
         exchanges: CCXT ids; one name or several. None or "all" for all exchanges of Onebook,
             of which "-name" excludes one: `["all", "-okx"]`.
-        depth: Levels a side, 1 to 500.
+        depth: Levels per side, 1 to 500.
         interval_ms: Minimum time between two updates of a book; 0 yields every change that is not
             superseded by the next. An exchange that stops being live is reported at once.
-        group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
-            left out.
+        group: Price step for binning levels, as decimal text such as "0.5"; bids below one step are
+            omitted.
         split: Keep the amount of each exchange at each level.
-        within: Only levels within so many basis points of the mid, as decimal text such as "25".
+        within: Only levels within this many basis points of the mid, as decimal text such as "25".
         on: "best" yields an update only when the best price of a side or its amount changes, or an
             exchange joins or leaves.
-        times: Whether each update has when its prices were sent and received, by exchange.
+        times: Whether each update states, by exchange, when its prices were sent and received.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         proxy: Proxy of all connections, such as socks5://USER:PASSWORD@HOST:PORT or http://...;
-            "direct" for none. None: that of the environment's variables (HTTPS_PROXY, ALL_PROXY,
+            "direct" for none. None: the proxy of the environment variables (HTTPS_PROXY, ALL_PROXY,
             NO_PROXY), or of `feeds`.
-        feeds: Limits, waits and other addresses of feeds.
+        feeds: Limits, waits and addresses of feeds.
         streams: The limits of the identity guard.
 
     Raises:
@@ -164,7 +164,7 @@ def _through(proxy: str | None, feeds: FeedSettings | None) -> FeedSettings | No
 
     Raises:
         TypeError: The proxy is not text.
-        ValueError: It is not the address of one.
+        ValueError: It is not a proxy address.
     """
     if proxy is None:
         return feeds
@@ -213,7 +213,7 @@ def _require_known(service: Mapping[str, Any]) -> None:
     """Refuse options that are not `ServiceOptions`.
 
     Raises:
-        TypeError: There is one.
+        TypeError: There is such an option.
     """
     for name in service.keys() - ServiceOptions.__optional_keys__:
         hint = HINTS.get(name, "")
@@ -312,8 +312,8 @@ class OrderBooks:
     async def run(self, callback: Callable[[BookUpdate], object]) -> None:
         """Call a function for every update, from the event loop, until the book is closed.
 
-        This is the path with the least work for each frame. The function must not block: nothing
-        else of the event loop runs meanwhile.
+        This path has the least work per frame. The function must not block, because it runs on the
+        event loop.
 
         Raises:
             TypeError: The function is a coroutine function; use `async for`.

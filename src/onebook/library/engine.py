@@ -100,7 +100,7 @@ class BookEngine:
         async with AsyncExitStack() as stack:
             files: Mapping[str, Recorder] = {}
             if self._record is not None:
-                # Feeds have monotonic seconds; a recording has Unix seconds.
+                # Feeds use monotonic seconds; a recording uses Unix seconds.
                 epoch_s = time.time() - time.monotonic()
                 recorders = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
                 stack.callback(recorders.close)
@@ -201,7 +201,7 @@ class BookEngine:
     # Callbacks of the catalogue
 
     def _listed(self, name: str) -> None:
-        """Look for instruments in a list that was just read, or could not be read."""
+        """Search a list for instruments after it was read, or record that it could not be read."""
         for source in self._sources:
             if name in source.missing:
                 self._look_up(source, name)

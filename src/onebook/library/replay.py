@@ -1,9 +1,9 @@
 """Recordings as order books: the same sessions and books, driven by recorded frames and times.
 
-No socket and no clock: the recorded time is the time, so the same recording gives the same updates
-on every run and every machine, as fast as this machine reads. A `Tape` is the recorded connection
-of one exchange; the `Player` plays tapes side by side. `onebook replay` serves recordings to
-clients instead.
+No socket and no clock: time is the recorded time, so the same recording yields the same updates on
+every run and every machine, as fast as this machine reads. A `Tape` is the recorded connection of
+one exchange; the `Player` plays tapes side by side. `onebook replay` serves recordings to clients
+instead.
 """
 
 import heapq
@@ -40,8 +40,8 @@ from onebook.library.update import BookUpdate
 from onebook.model import Instrument
 from onebook.orderbook import Names, symbols_of
 
-TICK_S: Final = 0.1  # as feeds tick
-PAUSE_TICKED_S: Final = 600.0  # of a longer pause of the recording, such as between two files
+TICK_S: Final = 0.1  # like feeds
+PAUSE_TICKED_S: Final = 600.0  # for a longer pause of the recording, such as between two files
 
 
 def replay(
@@ -112,7 +112,7 @@ def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
     Raises:
         RecordingError: A file is not a recording, or contains nothing of these exchanges.
     """
-    # Only replays need the simulator, which knows what recorded frames are about.
+    # Only replays need the simulator, which identifies the subjects of recorded frames.
     from onebook.simulator.kit.replay import by_exchange
 
     found: dict[str, list[Entry]] = {}
@@ -149,7 +149,7 @@ class Tape:
         listings = [each for native in natives if (each := listing_of(name, native)) is not None]
         self.instruments = [Instrument(name, each.symbol, each.native) for each in listings]
         self._natives = {each.native for each in listings}
-        self._foreign = False  # recorded by another program, with channels that we do not use
+        self._foreign = False  # recorded by another program, using channels that we do not use
         self._session: FeedSession | None = None
         self._asked: list[Fetch] = []
         self._unasked: list[Fetched] = []  # bodies that have not been requested yet
@@ -199,10 +199,10 @@ class Tape:
         self._foreign = bool(asked) and not any(each in sent for each in asked)
 
     def _execute(self, now: float) -> list[Effect]:
-        """Answer the session's requests with the bodies that were recorded for them.
+        """Answer the session's requests with the recorded bodies.
 
         Returns:
-            All that it wanted done.
+            The remaining effects.
         """
         session, done = self._session, list[Effect]()
         while session is not None and (session.pending or self._answerable()):
@@ -255,14 +255,14 @@ class Player:
         self._clock = ManualClock()
         self._books = Books()
         self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
-        # All recorded instruments, subscribed or not, so that requests have the recorded numbers.
+        # All recorded instruments, subscribed or not, so that requests get the recorded numbers.
         for tape in tapes:
             tape.open_books(self._books)
         listed = {each.symbol: None for tape in tapes for each in tape.instruments}
         unknown = [each for each in symbols or () if each not in listed]
         if unknown:
             raise UnknownSymbol(
-                f"{unknown[0]} is not recorded; recorded are {', '.join(listed) or 'no pairs'}.",
+                f"{unknown[0]} is not recorded; recorded: {', '.join(listed) or 'no pairs'}.",
                 details={"near": [*listed]},
             )
         names = tuple(tape.name for tape in tapes)

@@ -1,6 +1,6 @@
 """The books of one view, and the delivery of their updates by an iterator or callbacks.
 
-Per frame the work is constant: the first change of a book after a reader was read notifies its
+The work per frame is constant: the first change of a book after a reader was read notifies its
 `ReaderQueue`; later changes notify no reader. The books are merged when a reader is read, so a slow
 consumer gets the newest book, nothing is queued and nothing is delayed. Time comes from a `Clock`.
 
@@ -30,8 +30,8 @@ SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
 class BookOptions(NamedTuple):
     """Options of a shown book.
 
-    Levels a side, price step, amounts by exchange, minimum interval, distance from the mid in basis
-    points, whether only a changed best level is an update, and whether updates have times.
+    Levels per side, price step, amounts by exchange, minimum interval, distance from the mid in
+    basis points, whether only a changed best level is an update, and whether updates have times.
     """
 
     depth: int
@@ -118,14 +118,14 @@ class BookSource:
 
 
 class BookReader:
-    """One consumer's view of a source: merges when it is read, numbers what it returns."""
+    """One consumer's view of a source: merges when it is read, and numbers its results."""
 
     def __init__(self, source: BookSource, options: BookOptions, queue: "ReaderQueue") -> None:
         self.source = source
         self.queue = queue
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
-        self._changes = 0  # of the shown books when they were last merged
+        self._changes = 0  # number of changes of the shown books at the last merge
         self._conditions: tuple[ExchangeCondition, ...] | None = None
         self._best = BestLevels(source.naming)
         self._on_best = options.on_best

@@ -1,7 +1,7 @@
 """One update of an order book as a value: levels, health of each exchange, conversions.
 
-Levels are kept in the form of the core and decoded when read: an update that is not
-read costs almost nothing.
+Levels are kept in the form of the core and decoded when read, so that an unread update costs almost
+nothing.
 """
 
 import struct
@@ -55,7 +55,7 @@ UNSEEN: Final[Observed] = (0.0, (None, None))
 # 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`.
 UNITS: Final = tuple(Decimal(1).scaleb(-scale, EXACT) for scale in range(SCALE_MAX + 1))
 _times: Final = EXACT.multiply
-_made: Final = tuple.__new__  # of a NamedTuple: without the Python function that takes its fields
+_made: Final = tuple.__new__  # of a NamedTuple: skips its Python-level constructor
 
 
 def decimal(mantissa: int, scale: int) -> Decimal:
@@ -66,7 +66,7 @@ def decimal(mantissa: int, scale: int) -> Decimal:
 class Naming:
     """A cache from bit sets to the names of exchanges at a level.
 
-    Not a subclass of dict: CPython looks up its method by name for each item.
+    Not a subclass of dict, because CPython looks up its method by name for each item.
     """
 
     __slots__ = ("_known", "names")
@@ -233,10 +233,10 @@ class BestLevels:
 class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     """An order book at one moment: the live levels, and the health of each exchange.
 
-    `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
+    `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the entire
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
-    replay: by the recording's). `skipped` is the number of changes of its books that are in this
-    update beyond one: states that the reader did not see. `times` is None unless requested.
+    replay: by the recording's). `skipped` is the number of changes of its books that this update
+    contains beyond one: states that the reader did not see. `times` is None unless requested.
     `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
     """
 

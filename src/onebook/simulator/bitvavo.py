@@ -1,6 +1,6 @@
 """Simulated Bitvavo: the channel `book` and the action `getBook`.
 
-A subscription brings only deltas, numbered one by one; its answer lists every subscription of the
+A subscription sends only deltas, numbered one by one; its answer lists every subscription of the
 socket. An unknown market is named in an error of code 205, which fails the whole request (our
 choice). A subscription of a halted market is accepted, but its book is refused. Deltas are unsorted
 with padded prices, books are sorted and unpadded. Subscriptions and actions cost points, a thousand

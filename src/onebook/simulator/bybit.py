@@ -1,6 +1,6 @@
 """Simulated Bybit, v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
 
-`orderbook.1` is always whole, with a `u` of its own; `seq` orders the books of all depths.
+`orderbook.1` is always whole, with its own `u`; `seq` orders the books of all depths.
 
 At most 10 topics per request and 21,000 characters of topics per connection; one unknown topic
 fails the whole request. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook

@@ -2,7 +2,7 @@
 
 `@bookTicker` is real-time and without an event name; its `u` is of the range of the depth.
 
-`U` of a frame is the `u` of the one before. With `snapshot` in the address, a subscription is
+`U` of a frame is the `u` of the previous one. With `snapshot` in the address, a subscription is
 answered by the whole book, `U == u`, before its acknowledgement. One unknown stream fails the whole
 request. https://developer.gemini.com/websocket/streams
 """

@@ -1,6 +1,6 @@
 """Simulated HTX, MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
 
-A subscription brings only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
+A subscription sends only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
 answer to `req`, which a connection may send once in 100 ms (here counted over a second, together
 with all other requests). With 5 and 20 levels, a side that did not change is absent. With 150 and
 400 levels it is empty, and if nothing changed within 100 ms a frame with two empty sides is sent;

@@ -4,7 +4,7 @@ A request has one book; a second request for it is accepted and sends another sn
 book cannot be unsubscribed. Each book is sent whole every minute. Levels pushed out of the 30 by
 better ones are not announced. A client that sends nothing for 30 s is disconnected, however busy
 its connection. Currencies have different scales, so that a client cannot use one for all; a replay
-knows no list and uses 8 for all, as on the page.
+has no list and uses 8 for all, as on the page.
 https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
 """
 

@@ -1,7 +1,7 @@
 """Simulated WhiteBIT, public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
 
 `bookTicker_update` has the `update_id` of the depth and is sent at each change of the best prices,
-and once with the subscription. Here a subscription replaces the markets of the one before, the
+and once with the subscription. Here a subscription replaces the markets of the previous one, the
 stricter of the two readings of the page.
 
 A subscription whose fourth parameter is false ends all others of the socket. An update omits a side

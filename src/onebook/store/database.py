@@ -332,8 +332,8 @@ THREAD_END_S = 5
 # A transaction pooler (PgBouncer) may run each transaction on a different connection, where a named
 # prepared statement does not exist.
 UNNAMED_STATEMENTS: Final[dict[str, Any]] = {
-    "statement_cache_size": 0,  # of asyncpg
-    "prepared_statement_cache_size": 0,  # of SQLAlchemy's dialect
+    "statement_cache_size": 0,  # an option of asyncpg
+    "prepared_statement_cache_size": 0,  # an option of SQLAlchemy's dialect
     "prepared_statement_name_func": lambda: "",
 }
 

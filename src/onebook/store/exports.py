@@ -1,7 +1,7 @@
-"""Exports that exchanges make on request, and budgets of requests over days and months.
+"""Exports of exchanges (files created on request), and budgets over days and months.
 
 A job is the state of one export at the exchange, shared by all nodes; its file is on the node that
-downloaded it. A budget counts uses in a rolling window, which no process exceeds.
+downloaded it. A budget limits uses in a rolling window, over all processes.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ class ExportStore:
         self.database = database
 
     async def jobs(self, exchange: str, environment: str, owner: str) -> list[ExportJobRow]:
-        """The jobs of an account, by the name of the export."""
+        """Return the jobs of an account, sorted by the name of the export."""
         table = export_jobs
         rows = await self.database.rows(
             select(table)
@@ -40,7 +40,7 @@ class ExportStore:
     async def job(
         self, exchange: str, environment: str, owner: str, name: str
     ) -> ExportJobRow | None:
-        """One job; None if the export was not requested."""
+        """Return a job; None if the export was not requested."""
         found = await self.jobs(exchange, environment, owner)
         return next((each for each in found if each.name == name), None)
 
@@ -56,7 +56,7 @@ class ExportStore:
 
     @whole
     async def forget(self, before_ms: int, states: Collection[str]) -> int:
-        """Delete jobs of some states that last changed before a time; return how many."""
+        """Delete jobs in some states that last changed before a time; return their number."""
         old = export_jobs.c.changed_at_ms < before_ms, export_jobs.c.state.in_(states)
         gone = delete(export_jobs).where(*old).returning(export_jobs.c.name)
         async with self.database.writing() as connection:
@@ -64,10 +64,10 @@ class ExportStore:
 
     @whole
     async def spend(self, name: str, *, units: int, period_ms: int, now_ms: int) -> int | None:
-        """Use one unit of a budget of so many in any period.
+        """Use one unit of a budget with a limit per period.
 
         Returns:
-            None if there was one, else Unix ms from when on there is one again.
+            None if a unit was available, otherwise the time of the next one, Unix ms.
         """
         table = budgets
         new = self.database.insert(table).values(name=name, uses=NO_USES)
@@ -87,6 +87,6 @@ class ExportStore:
             return None
 
     async def uses(self, name: str) -> list[int]:
-        """When the units of a budget were used, Unix ms; the oldest may count no more."""
+        """Return when the units of a budget were used, Unix ms; the oldest may have expired."""
         row = await self.database.row(select(budgets.c.uses).where(budgets.c.name == name))
         return [] if row is None else json.decode(row.uses, type=list[int])

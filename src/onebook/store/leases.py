@@ -1,4 +1,4 @@
-"""Leases: work that one process does at a time, over all processes of a database."""
+"""Leases: work that only one process may do at a time, over all processes of a database."""
 
 from msgspec import Struct
 from sqlalchemy import and_, delete, or_, update
@@ -10,7 +10,7 @@ from onebook.store.tables import leases
 
 
 class Lease(Struct, frozen=True):
-    """The right to write something until a time; each write extends it."""
+    """An exclusive right to write until a time; each write extends it."""
 
     name: str
     holder: str
@@ -44,7 +44,7 @@ class LeaseStore:
 
     @whole
     async def release(self, lease: Lease) -> None:
-        """Give a lease back, if this holder still has it."""
+        """Release a lease if this holder still has it."""
         held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
         async with self.database.writing() as connection:
             await connection.execute(delete(leases).where(held))
@@ -54,7 +54,7 @@ async def extend(connection: AsyncConnection, lease: Lease) -> None:
     """Extend a lease within a transaction.
 
     Raises:
-        LeaseLost: Another process has it.
+        LeaseLost: Another process has the lease.
     """
     held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
     extended = update(leases).where(held).values(until_ms=lease.until_ms).returning(leases.c.name)

@@ -200,7 +200,7 @@ leases = Table(
     Column("until_ms", BigInteger, nullable=False),
 )
 
-# Exports that an exchange makes on request: their state there, whichever node requested them.
+# Exports of exchanges: their state at the exchange, shared by all nodes.
 export_jobs = Table(
     "export_jobs",
     metadata,

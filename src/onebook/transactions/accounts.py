@@ -1,8 +1,8 @@
 """Named accounts: several of one exchange, such as `kraken` and `kraken:treasury`.
 
-An exchange's first account has the exchange's name. Others have a label after a colon, and
-their own credentials. Their records name the account, and its label is a part of the record ids,
-because a transfer between two accounts of a user is an event of each, under one id of the exchange.
+An exchange's first account has the name of the exchange. Others add a colon and a label, and have
+their own credentials. Their records name the account, and the label is part of the record ids: a
+transfer between two accounts of a user is one event in each, under the same id of the exchange.
 """
 
 import re
@@ -23,13 +23,13 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.record import Holder, Record
 
-ALL: Final = "all"  # every account that has credentials
-ACCOUNTS_MAX: Final = 32  # of one request
+ALL: Final = "all"  # every account with credentials
+ACCOUNTS_MAX: Final = 32  # per request
 LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 class AccountName(NamedTuple):
-    """The name of an account: its exchange, and its label; "" for the first."""
+    """The name of an account: its exchange and its label; the label of the first is ""."""
 
     exchange: str
     label: str
@@ -42,12 +42,12 @@ def account_name(text: str) -> AccountName:
     """Read the name of an account, such as `kraken:treasury`.
 
     Raises:
-        InvalidRequest: Its label is not a plain word.
+        InvalidRequest: The label is not a plain word.
     """
     exchange, colon, label = text.partition(":")
     if colon and not LABEL.fullmatch(label):
         raise InvalidRequest(
-            f"Account {text[:80]!r}: after the colon comes a label of up to 32 small letters, "
+            f"Account {text[:80]!r}: the label must be up to 32 lower-case letters, "
             "digits, - and _."
         )
     return AccountName(exchange, label)
@@ -75,7 +75,7 @@ class NamingReader:
         return await self._reader.branches(source)
 
     def _named(self, page: Page) -> Page:
-        if not page.records:  # `NOT_ASKED` is known by its identity
+        if not page.records:  # `SKIPPED_PAGE` is recognised by identity
             return page
         return replace(page, records=[named(each, self._account) for each in page.records])
 

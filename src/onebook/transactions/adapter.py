@@ -1,7 +1,7 @@
 """The adapter protocol of the transaction service: facts, pages of records, account check.
 
-An adapter is one package and its evidence. It knows paths, signatures, limits and rows; the
-service (`walk`, `service`) implements windows, paging, order, deduplication, cursors and
+An adapter is one package with its evidence. It contains paths, signatures, limits and row mappings;
+the service (`walk`, `service`) implements windows, paging, order, deduplication, cursors and
 coverage once for all exchanges.
 """
 
@@ -26,15 +26,18 @@ class FailureReason(StrEnum):
     BUDGET_SPENT = "retry_budget_spent"
     CIRCUIT_OPEN = "circuit_open"
     NO_CREDENTIALS = "no_credentials"
-    NOT_OFFERED = "not_offered"  # this kind of account has no such path
+    NOT_OFFERED = "not_offered"  # this kind of account lacks the endpoint
     NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
     NOT_COLLECTED = "not_collected"  # by this service
+    EXPORT_PENDING = "export_pending"  # the exchange is making it
+    EXPORT_FAILED = "export_failed"
+    EXPORTS_FULL = "export_directory_full"
     COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
 
 
 class SourceFailed(Exception):
-    """A source, or the rest of it, cannot be read.
+    """A source cannot be read, entirely or from here on.
 
     Args:
         reason: A code for machines.
@@ -64,6 +67,20 @@ class SourceFailed(Exception):
         self.retry_after_s = retry_after_s
 
 
+class PendingExport(Struct, frozen=True):
+    """An export that an exchange makes on request, and that is not there yet.
+
+    Args:
+        exchange: The exchange's name for people.
+        name: What is exported, such as a quarter.
+        requested_at: Unix ms; None before it is requested.
+    """
+
+    exchange: str
+    name: str
+    requested_at: int | None
+
+
 class CollectedPart(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     """The part of a range that was answered from the collection."""
 
@@ -75,11 +92,11 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     """Coverage of the requested range by an answer, for one type.
 
     Args:
-        from_ms: Start of the time that this answer and those before it cover; null: none.
+        from_ms: Start of the time that this answer and the earlier ones cover; null: none.
         to_ms: Newest time of this answer, which goes back in time from there.
         complete: Whether the whole requested range is covered.
-        reason: Machine-readable reason why it is not.
-        floor: Unix ms before which the exchange keeps nothing; null where no end is known.
+        reason: Machine-readable reason why the coverage is incomplete.
+        floor: Unix ms before which the exchange keeps nothing; null if no limit is known.
     """
 
     transaction_type: str
@@ -88,19 +105,19 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     complete: bool
     reason: str | None
     floor: int | None
-    account: str | UnsetType = UNSET  # in answers of several accounts
-    collected: CollectedPart | UnsetType = UNSET  # where a part was collected before
+    account: str | UnsetType = UNSET  # in answers for several accounts
+    collected: CollectedPart | UnsetType = UNSET  # if a part was collected before
 
 
 class ErrorEntry(Struct, frozen=True):
-    """One type that could not be read, or only in part."""
+    """A type that could not be read completely."""
 
     transaction_type: str
     error: str
     message: str
     exchange_code: int | str | None
     retryable: bool
-    account: str | UnsetType = UNSET  # in answers of several accounts
+    account: str | UnsetType = UNSET  # in answers for several accounts
 
 
 class CursorGone(Exception):
@@ -114,20 +131,20 @@ class TooOld(Exception):
 class EventType(StrEnum):
     """Types of events in the terms of the proof; see `Bookkeeping.types_of`."""
 
-    # The same at every exchange.
+    # The same on every exchange.
     LEDGER = "ledger"
     HOLDINGS = "holdings"
     DEPOSITS = "deposits"
     WITHDRAWALS = "withdrawals"
     TRANSFERS = "transfers"
-    # Exchanges have their own names for these.
+    # Named differently by each exchange.
     TRADES = "trades"
     FUTURES = "futures"
     TOKENS = "leverage_tokens"
 
 
 class CheckId(StrEnum):
-    """Checks of a verification, by their names in answers."""
+    """Names of the checks of a verification, as in answers."""
 
     LEDGER_ARITHMETIC = "ledger_arithmetic"
     LEDGER_CHAIN = "ledger_chain"
@@ -147,37 +164,37 @@ class CheckId(StrEnum):
 
 
 class Unproven(Struct, frozen=True):
-    """Something that no data of the exchange can prove, with the reason."""
+    """A fact that no data of the exchange can prove, with the reason."""
 
     what: str
     why: str
 
 
 class Bookkeeping(Struct, frozen=True, kw_only=True):
-    """Names of an exchange's types and wallets, and limits of their proof.
+    """An exchange's types and wallets by their role in the proof, and the limits of that proof.
 
     Args:
         trades: Its type of spot fills and orders; "" if none.
         spot: Its category of spot markets.
         contracts: Its type of each category of contracts.
         tokens: Its type of leverage tokens; "" if none.
-        trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
-            can go, by a line that its ledger calls a transfer; "" if none.
-        funding_wallet: The wallet of which every transfer is listed; "" if none.
+        trading_wallet: The wallet that a deposit can credit directly and a withdrawal can debit,
+            where the ledger calls that line a transfer; "" if none.
+        funding_wallet: The wallet whose transfers are all listed; "" if none.
         held: The wallets whose holdings are read; None: all.
         unheld: The statement that other wallets, if any, are unproven.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
-        reasons: By check, why an unmatched entry may have an innocent cause.
+        reasons: For each check, why an unmatched entry may be harmless.
         lines_name_events: Whether each ledger line names its event in `related`, and the event's
-            type in `related_type`. An event that names another in this way is a part of it.
-        disorder_ms: Ledger lines bear the order in which they were booked in `ids.sequence`, and
-            their times can deviate from it by so many ms; 0: their times are their order.
+            type in `related_type`. An event that names another one in the same way is part of it.
+        disorder_ms: Ledger lines state their booking order in `ids.sequence`, and their times can
+            deviate from it by up to this many ms; 0: the times are the order.
         compared: Checks made by the adapter's reader; see `reconciliation.ComparingReader`.
         without: Checks that do not apply to this exchange, besides `events`.
-        sums_from_ms: Unix ms from which all changes add up to the holdings: the beginning of the
-            history, for an exchange whose records have no balances; None: they do not add up.
-        readings: Whether holdings of several times are known, and changes between them add up.
-        withheld: By type, data that a proof would need and the exchange does not provide.
+        sums_from_ms: For an exchange whose records have no balances: Unix ms from which all changes
+            add up to the holdings, the start of its history; None: they do not add up.
+        readings: Whether holdings of several times are known and the changes between them add up.
+        withheld: By type, data that a proof needs and the exchange does not provide.
     """
 
     trades: str = ""
@@ -199,7 +216,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     withheld: Mapping[str, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
-        """The exchange's types for a type of the proof; any one of them is enough."""
+        """The exchange's types for a type of the proof; any one of them suffices."""
         own: dict[str, frozenset[str]] = {
             EventType.TRADES: frozenset({self.trades} - {""}),
             EventType.FUTURES: frozenset(self.contracts.values()),
@@ -208,7 +225,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         return own.get(name, frozenset({name}))
 
     def word(self, name: str) -> str:
-        """The word that clients use in requests."""
+        """The word used in requests."""
         own: dict[str, str] = {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}
         return own.get(name, name)
 
@@ -218,7 +235,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
 
 
 class Environment(StrEnum):
-    """Environment of an account; keys of one are invalid in the other."""
+    """Environment of an account; keys of one environment are invalid in the other."""
 
     MAINNET = "mainnet"
     TESTNET = "testnet"
@@ -234,7 +251,7 @@ class CredentialField(Struct, frozen=True):
         from_file: Whether it may be the content of a key file.
         optional: Whether it may be empty, such as a second key for another product.
         secret: Whether it is hidden in prompts and outputs.
-        choices: The only values that it may have; any if empty.
+        choices: The only permitted values; any value if empty.
     """
 
     name: str
@@ -248,7 +265,7 @@ class CredentialField(Struct, frozen=True):
 KEY_FIELD: Final = CredentialField("api_key", "API key")
 SECRET_FIELD: Final = CredentialField("secret", "API secret")
 PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
-# Where the host depends on the region in which the account was opened; `check` can find it.
+# Where the host depends on the region of the account; `check` can find it.
 HOST_FIELD: Final = CredentialField("host", "Region", optional=True, secret=False)
 
 
@@ -259,29 +276,29 @@ class AdapterEntry(Struct, frozen=True):
         name: Its id, the value of `exchange` in requests.
         display: Its name for people.
         types: Its own transaction types, in the order of the documentation.
-        words: Every accepted type, its own or unified, and the sources that serve it.
-        default: The types of a request that names none: all but `ledger`, the second view of
-            events, and `holdings`, which are not events.
+        sources_by_type: The sources of every accepted type, the exchange's own or unified.
+        default: The types of a request that names none: all except `ledger`, which shows the same
+            events again, and `holdings`, which are not events.
         hosts: The base URL of each host by its name, by environment; the first is the default.
-        books: How it books events, for proofs.
-        singular: The documented singular name of its types, where it is not the type itself.
-        fields: The fields of its credentials; `api_key` and `secret` always.
-        advice: Which permissions the operator should give the key, a sentence or two.
+        bookkeeping: How it books events, for reconciliation.
+        singular: The documented singular of its types, where it differs from the type.
+        fields: The fields of its credentials; always includes `api_key` and `secret`.
+        advice: The permissions that the operator should give the key, in a sentence or two.
     """
 
     name: str
     display: str
     types: tuple[str, ...]
-    words: Mapping[str, tuple[str, ...]]
+    sources_by_type: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
     hosts: Mapping[Environment, Mapping[str, str]]
-    books: Bookkeeping = Bookkeeping()
+    bookkeeping: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     advice: str = ""
 
     def body(self) -> dict[str, Any]:
-        """The documented entry of the list of exchanges."""
+        """Its documented entry in the list of exchanges."""
         demo = {"demo_available": True} if Environment.DEMO in self.hosts else {}
         return demo | {
             "exchange_name": self.name,
@@ -294,11 +311,11 @@ class AdapterEntry(Struct, frozen=True):
 
     @property
     def summing(self) -> tuple[str, ...]:
-        """The words whose primary records add up to the change of every balance.
+        """The types whose primary records add up to the change of every balance.
 
-        Interest, airdrops and conversions have no record but their ledger line.
+        Interest, airdrops and conversions have no record except their ledger line.
         """
-        return (*self.default, *({EventType.LEDGER.value} & self.words.keys()))
+        return (*self.default, *({EventType.LEDGER.value} & self.sources_by_type.keys()))
 
     @property
     def requires_passphrase(self) -> bool:
@@ -307,41 +324,40 @@ class AdapterEntry(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """One endpoint with fixed parameters, as the service walks it.
+    """One endpoint with fixed parameters, read by a walker.
 
     Args:
-        name: Unique in its exchange.
+        name: Unique within its exchange.
         type: The exchange type that it serves.
-        window_ms: The longest range of one request; 0 for a snapshot without time.
+        window_ms: The longest time range of one request; 0 for a snapshot without time.
         grain_ms: The exchange compares times at this precision.
-        lag_ms: Maximum by which a record's own time is later than the time used by the filter.
+        lag_ms: Maximum by which a record's own time is later than the time that the filter uses.
         keeps_ms: Retention at the exchange; None if unknown.
-        begins_ms: Nothing is older than this, Unix ms.
-        ends_ms: Nothing is newer than this, Unix ms; None if it goes on.
+        begins_ms: Unix ms before which there are no records.
+        ends_ms: Unix ms after which there are no records; None if it has no end.
         page_rows: Rows of a full page.
-        page_rows_least: Size to which pages could shrink without notice: a page with fewer
-            rows is surely the last. 0: a short page proves nothing (the query is filtered).
-        untimed: Whether rows may lack a time, or not be in order of time. A row without a time gets
-            that of the end of its window, which is therefore always the same window and passed on
-            as a whole.
+        page_rows_least: Size to which pages may shrink without notice: a page with fewer rows is
+            certainly the last. 0: a short page proves nothing (the query is filtered).
+        untimed: Whether rows may lack a time or be out of time order. A row without a time gets the
+            end of its window; the window is therefore always the same, and is passed on as a whole.
         oldest_first: Whether the first page of a window holds its oldest rows.
-        ranged: Whether a query takes a range of time; if not, its first page begins at the newest
-            row, whatever the window.
-        cursor_lasts: Whether a cursor stays valid for a client's next request: our cursor then
+        ranged: Whether a query takes a time range; if not, its first page begins at the newest row,
+            whatever the window.
+        cursor_lasts: Whether a cursor remains valid for a client's next request: our cursor then
             contains it, and earlier pages are not requested again. Newest first only.
-        needs: The credential field that it requires, such as a second key.
+        needs: An optional credential field that it requires, such as a second key.
         sized: Whether a query takes a page size.
-        walk: Sources with the same `walk` are views of one query that returns several types. It is
-            read once, and records of types that were not requested are dropped. Such sources differ
-            only in name and type.
+        walk: Sources with the same `walk` are views of one query that returns several types. The
+            query is read once, and records of types that were not requested are dropped. Such
+            sources differ only in name and type.
         join_ms: Maximum time between the rows of one event, which may be on different pages: pages
-            return them as `EventRow`, and `JoiningReader.join` makes records of them. 0: each row
-            is an event.
+            return them as `EventRow`, and `JoiningReader.join` builds records from them. 0: each
+            row is an event.
         joint: Sources with the same `joint` are joined with each other; their `join_ms` is equal.
-        branched: Whether it stands for several queries whose names are found at run time, such as
+        branched: Whether it consists of several queries whose names are found at run time, such as
             wallets or symbols; see `BranchingReader`. Each branch is walked separately.
         branch: The name of such a query.
-        views: The requested types of its walk; set when it is read.
+        views: The requested types of its walk; set when the source is read.
     """
 
     name: str
@@ -374,7 +390,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Window(NamedTuple):
-    """A half-open range of time [from_ms, to_ms), and the time given to rows without one."""
+    """A half-open time range [from_ms, to_ms), and the time assigned to rows without one."""
 
     from_ms: int
     to_ms: int
@@ -385,10 +401,10 @@ SNAPSHOT: Final = Window(0, 0, 0)
 
 
 class EventRow(Struct, frozen=True, gc=False):
-    """A row of an event that may have several rows.
+    """One row of an event that may have several.
 
     Args:
-        key: Rows with an equal key within `Source.join_ms` are one event.
+        key: Rows with the same key within `Source.join_ms` are one event.
         row_id: Identifies the row; a row that is read twice counts once.
         at_ms: Its time, Unix ms.
         row: The row, for `JoiningReader.join`.
@@ -404,16 +420,18 @@ class Page(Struct, frozen=True):
     """One answer of an exchange.
 
     Args:
-        records: Records of the rows that are whole events, in the exchange's order.
-        rows: Number of its rows.
+        records: Records of rows that are complete events, in the exchange's order.
+        rows: Number of rows.
         cursor: Cursor of the next page; "" at the end.
-        unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
-        kept_from_ms: Unix ms before which, as the answer shows, the exchange has dropped rows.
-        hidden_before_ms: Unix ms before which the key may not see rows.
-        hidden_after_ms: Unix ms after which the key may not see rows.
-        parts: Its rows that have to be joined.
+        unreadable: Number of rows that could not be mapped; they are in `records` as `other`.
+        kept_from_ms: Unix ms before which, according to the answer, the exchange has dropped rows.
+        hidden_before_ms: Unix ms before which the key cannot see rows.
+        hidden_after_ms: Unix ms after which the key cannot see rows.
+        parts: Rows that have to be joined.
         cut: Whether the window has more rows than this page and no cursor to them; the window is
             then read again in halves.
+        lack: Why rows before `kept_from_ms` are missing, where the reason is not that the exchange
+            has dropped them: an export that is not there yet.
     """
 
     records: list[Record]
@@ -425,16 +443,17 @@ class Page(Struct, frozen=True):
     hidden_after_ms: int | None = None
     parts: list[EventRow] = []
     cut: bool = False
+    lack: SourceFailed | None = None
 
     @property
     def oldest_ms(self) -> int | None:
-        """The time of its oldest row; None without rows."""
+        """The time of the oldest row; None without rows."""
         times = [record.timestamp for record in self.records]
         times += [part.at_ms for part in self.parts]
         return min(times, default=None)
 
 
-NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
+SKIPPED_PAGE: Final = Page([], 0, "")  # of a source that cannot have records for this account
 
 
 class AccountInfo(Struct, frozen=True):
@@ -443,8 +462,8 @@ class AccountInfo(Struct, frozen=True):
     Args:
         account_type: UNIFIED or CLASSIC.
         read_only: Whether the key can only read.
-        unavailable_types: Types that the key has no permission for.
-        warnings: Permissions that reading does not need, and an imminent expiry.
+        unavailable_types: Types for which the key has no permission.
+        warnings: Permissions that reading does not need, and imminent expiry.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
         found: Credential fields that the check determined, such as the host of the account.
         may_withdraw: Whether the key can withdraw funds; it is then stored only if the operator
@@ -471,7 +490,7 @@ class RequestVerdict(Struct, frozen=True):
 
     Args:
         at_ms: Time of the result, Unix ms.
-        failure: Machine-readable reason of the failure; None if the exchange answered.
+        failure: Machine-readable reason of the failure; None if the request succeeded.
         message: The reason as a sentence for people.
     """
 
@@ -507,10 +526,11 @@ class JoiningReader(Protocol):
     """Joins rows of one event, for sources with `join_ms`."""
 
     async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
-        """Make records of whole groups, each with its newest row first.
+        """Build records from complete groups, each sorted newest row first.
 
-        It may request further details of the events. A record has the time of one of its rows, and
-        an id derived from its rows only. Of the returned page, `records` and `unreadable` are used.
+        May request further details of the events. A record has the time of one of its rows, and an
+        id derived only from its rows. Of the returned page, only `records` and `unreadable` are
+        used.
 
         Raises:
             SourceFailed: The details could not be fetched, after all retries.
@@ -520,10 +540,10 @@ class JoiningReader(Protocol):
 
 @runtime_checkable
 class BranchingReader(Protocol):
-    """Finds the branches of sources that are `branched`."""
+    """Finds the branches of `branched` sources."""
 
     async def branches(self, source: Source) -> list[str]:
-        """The names of the queries of a source, such as wallets or symbols.
+        """Return the query names of a source, such as wallets or symbols.
 
         Raises:
             SourceFailed: The names could not be fetched, after all retries.

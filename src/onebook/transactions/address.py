@@ -1,13 +1,14 @@
 """The limit of this machine's address at an exchange, shared by its processes through a file.
 
-Exchanges count requests by address and ban one that sends too many. A limit in memory alone would
-give the whole limit to every worker and every command. The file holds the times of the last
-requests, by the machine's monotonic clock, and the end of a ban of the address. Times far ahead of
-the clock are from before a reboot and ignored. Requests of other machines are not counted.
+Exchanges count requests by address, and ban an address that sends too many. If the limit were in
+memory only, every worker and every command would use it in full. The file contains the times of the
+last requests, by the machine's monotonic clock, and the end of a ban of the address. Times far
+ahead of the clock date from before a reboot and are ignored. Requests from other machines are not
+counted.
 
-An exchange counts a request when it arrives, at some time between our sending and its response. So
-a unit is taken before sending and freed one period after the response: no delay can exceed the
-limit.
+An exchange counts a request on arrival, at some time between sending and response. A unit is
+therefore taken before sending and freed one period after the response, so that no delay can exceed
+the limit.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ from onebook.model import SECOND_MS
 from onebook.transactions.limits import Waits
 from onebook.transactions.pools import CostLimit, PoolScope
 
-BUSY_S: Final = 0.001  # until a file that another process has locked is tried again
-ALL_SENT_S: Final = 0.05  # until a window that is full of unanswered requests is looked at again
-FLIGHT_S: Final = 60.0  # that a request without an answer counts, as of a process that was killed
-REFUSED_S_MAX: Final = 86_400.0  # a longer refusal is of a clock that was wrong
+BUSY_S: Final = 0.001  # before retrying a file locked by another process
+ALL_SENT_S: Final = 0.05  # before checking again a window full of unanswered requests
+FLIGHT_S: Final = 60.0  # for which an unanswered request counts, such as one of a killed process
+REFUSED_S_MAX: Final = 86_400.0  # a longer refusal comes from a wrong clock
 FILE_MODE: Final = 0o600
 
-REFUSED_AT: Final = 0  # where the file has the end of a refusal (Unix time), before the units
+REFUSED_AT: Final = 0  # offset of the end of a refusal (Unix time); the units follow
 
 _TIME: Final = Struct("<d")
 
@@ -44,7 +45,7 @@ log = logging.getLogger("onebook.transactions")
 def windows_of(
     exchange: str, limits: Mapping[str, CostLimit], clock: Clock, folder: Path | None
 ) -> dict[str, "AddressWindow"]:
-    """The shared windows of an exchange's pools with the scope of an address, by pool."""
+    """The shared windows of an exchange's pools that count by address, by pool name."""
     if folder is None:
         return {}
     return {
@@ -55,7 +56,7 @@ def windows_of(
 
 
 class AddressWindow:
-    """A rolling window over the requests of all processes. Close it.
+    """A rolling window over the requests of all processes. Must be closed.
 
     If the file is unusable, all requests pass; each process still has its own limit.
 
@@ -89,16 +90,16 @@ class AddressWindow:
             self._write(places, self._clock.monotonic())
 
     def refuse(self, seconds: float) -> None:
-        """Record for all processes that the exchange refuses this address for a while."""
+        """Record for all processes that the exchange refuses this address for some time."""
         self._write([REFUSED_AT], self._clock.wall_ms() / SECOND_MS + seconds)
 
     def refused_s(self) -> float:
-        """Seconds for which the exchange refuses this address."""
+        """Seconds for which the exchange still refuses this address."""
         left_s = self._read()[REFUSED_AT] - self._clock.wall_ms() / SECOND_MS
         return left_s if 0 < left_s <= REFUSED_S_MAX else 0.0
 
     def close(self) -> None:
-        """Close the file; from now on nothing is shared."""
+        """Close the file; the limit is no longer shared."""
         self._path = None
         if self._file is not None:
             os.close(self._file)
@@ -130,7 +131,7 @@ class AddressWindow:
                 flock(file, LOCK_UN)
 
     def _read(self) -> tuple[float, ...]:
-        """All times of the file; those that were never written are 0."""
+        """Read all times of the file; unused slots are 0."""
         file, found = self._opened(), b""
         if file is not None:
             try:

@@ -1,8 +1,8 @@
 """Availability of each exchange's transactions, for the public lists and health.
 
-Credentials are looked up in the vault at most once in `LOOKUP_INTERVAL_S`, because health is
-requested often and by anyone; a vault that does not answer never delays it. Whether the exchange
-accepts the credentials is known from its last answer.
+Credentials are looked up in the vault at most once per `LOOKUP_INTERVAL_S`, because health is
+requested often and by anyone; a vault that does not answer never delays it. The last answer of the
+exchange shows whether it accepts the credentials.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from onebook.transactions.adapter import Environment, FailureReason
 from onebook.transactions.exchange import ExchangeAdapter
 
 LOOKUP_INTERVAL_S: Final = 5.0
-LOOKUP_TIMEOUT_S: Final = 0.5  # then the last result is returned
+LOOKUP_TIMEOUT_S: Final = 0.5  # then the previous result is used
 
 
 class Availability(StrEnum):
@@ -29,7 +29,7 @@ class Availability(StrEnum):
     UNKNOWN = "unknown"  # the vault cannot be read
 
 
-# Failures of the last signed request that concern every type of transaction.
+# Failures of the last signed request that affect every type of transaction.
 _FAILURES: Final = {
     FailureReason.AUTHENTICATION_FAILED.value: Availability.REFUSED,
     FailureReason.UNREACHABLE.value: Availability.UNREACHABLE,
@@ -41,7 +41,7 @@ class AvailabilityCache:
     """The availability of every exchange's mainnet account.
 
     Args:
-        adapters: By the names of their exchanges.
+        adapters: By exchange name.
         stored: Returns the stored credentials of an exchange environment, None if absent.
         clock: Monotonic time.
     """

@@ -1,7 +1,7 @@
 """Sends requests to an exchange: connections, limits, retries, circuit breaker, clock.
 
-It contains no rule of an exchange: an `ExchangeApi` signs requests and interprets answers.
-The query string is built once, signed and sent byte for byte: clients that quote it again break the
+It contains no exchange-specific rule: an `ExchangeApi` signs requests and interprets answers. The
+query string is built once, signed and sent byte for byte, because quoting it again would break the
 signature on cursors. No message text of an exchange leaves this module.
 """
 
@@ -45,26 +45,27 @@ BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # an instrument list of one category is
 OFFSET_MAX_AGE_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
-TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
+TOTAL_S: Final = 30.0  # one attempt including its body, however slowly it arrives
 FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}  # headers of a form body
 
 
 class ExchangeApi(Struct, frozen=True, kw_only=True):
-    """Documented limits of an exchange's REST API, and the functions that sign and read; pure.
+    """Documented limits of an exchange's REST API, and its pure functions that sign and read.
 
     Args:
-        limits: The rule of every pool, by its name.
+        limits: The rule of every pool, by pool name.
         costs: Returns the units that a call costs, by pool, the narrowest pool first.
         circuit_s: Seconds without requests after a rate-limit breach or a ban, unless the answer
             states another time.
         sign: Returns a call with its authentication, from the call, credentials and a stamp. The
-            query string of the call is already as it goes over the wire. The stamp is the time of
-            the request by the exchange's clock, Unix ms; with `rising` it is a nonce.
+            call's query string is already in its final form. The stamp is the time of the request
+            by the exchange's clock, Unix ms; with `rising` it is a nonce.
         read: Interprets an answer: call, status, headers and body.
-        rising: Whether the stamp of each request of a key must be higher than the last: stamps are
-            then nonces in Unix nanoseconds (`nonces`), and the requests of a key are sent strictly
-            one after the other, across all processes of this machine.
-        headers: Headers of every request to an environment, such as the mark of a demo account.
+        rising: Whether the stamp of each request of a key must be higher than the previous one:
+            stamps are then nonces in Unix nanoseconds (`nonces`), and the requests of a key are
+            sent strictly one after the other, across all processes of this machine.
+        headers: Headers of every request to an environment, such as the one that marks a demo
+            account.
         connections_max: Maximum open connections.
         body_bytes_max: Maximum size of an answer.
     """
@@ -86,7 +87,7 @@ class Call(Struct, frozen=True):
     Args:
         path: Its path below the address of the host.
         query: Its query string, quoted.
-        host: The name of the host in `AdapterEntry.hosts`; "": the one that the credentials name,
+        host: The name of the host in `AdapterEntry.hosts`; "": the host named in the credentials,
             else the first.
         key: The credential field with the key that authenticates it.
     """
@@ -106,7 +107,7 @@ class Then(StrEnum):
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
     RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
-    RETRY_ONCE = "retry_once"  # at once, if this was the first attempt
+    RETRY_ONCE = "retry_once"  # immediately, if this was the first attempt
     STOP = "stop"  # open the circuit of `Reply.stops`
     TOO_OLD = "too_old"
     CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
@@ -119,9 +120,9 @@ class Reply(Struct, frozen=True, kw_only=True):
         value: The decoded result; set if `failure` is None.
         server_ms: The exchange's time, Unix ms; 0 if not stated.
         clock_ms: The exchange's time if it refused ours; None otherwise.
-        pools: What it states about the pools of its call, by name.
-        user: The exchange's id of the user, if stated: the user's keys then share the pools that
-            are counted by user.
+        pools: The pool states that the answer reports, by pool name.
+        user: The exchange's id of the user, if stated: keys of one user share the pools that count
+            by user.
         failure: The failure, if any.
         then: The client's reaction to the failure.
         stop_s: With `Then.STOP`: seconds without requests; 0: `ExchangeApi.circuit_s`.
@@ -140,12 +141,12 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True):
-    """Meaning of a status or error code of an exchange.
+    """The meaning of a status or error code of an exchange.
 
     Args:
         message: A sentence for people, without text of the exchange.
         retryable: Whether a retry may succeed.
-        fatal: Whether nothing of this account can be read.
+        fatal: Whether no source of this account can be read.
     """
 
     reason: FailureReason
@@ -154,7 +155,7 @@ class Outcome(Struct, frozen=True):
     fatal: bool = False
 
     def failure(self, code: int | str | None = None) -> SourceFailed:
-        """Convert to the failure of a source, with the exchange's own code."""
+        """Convert to a `SourceFailed` with the exchange's own code."""
         return SourceFailed(
             self.reason,
             self.message,
@@ -164,13 +165,13 @@ class Outcome(Struct, frozen=True):
         )
 
     def reply(self, code: int | str | None = None, **more: Any) -> Reply:
-        """Convert to a reply, which is retried if that may help."""
+        """Convert to a reply that is retried if a retry may succeed."""
         then = Then.RETRY if self.retryable else Then.RAISE
         return Reply(failure=self.failure(code), then=then, **more)
 
 
 class ClockOffset:
-    """Offset of the exchange's clock from ours, measured by the fastest answer."""
+    """Offset of the exchange's clock from ours, taken from the fastest answer."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -178,7 +179,7 @@ class ClockOffset:
         self._at_s = float("-inf")
 
     def observe(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
-        """Add the exchange's time in one answer; `way_s` is the round trip."""
+        """Add the exchange's time from one answer; `way_s` is the round-trip time."""
         if way_s <= self._way_s or now_s - self._at_s > OFFSET_MAX_AGE_S:
             self.ms = server_ms - sent_ms - round(way_s * 500)
             self._way_s, self._at_s = way_s, now_s
@@ -195,7 +196,7 @@ class ExchangeSite:
     Args:
         environment: The environment.
         hosts: The address of each host by its name; the first is the default.
-        nonces: Makes the stamps of keys that need nonces.
+        nonces: Generates the stamps of keys that need nonces.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class ExchangeSite:
         self._orders: dict[str, Slots] = {}
 
     def host_of(self, call: Call, credentials: Credentials | None) -> str:
-        """The name of the host of a call.
+        """Return the host name of a call.
 
         Raises:
             SourceFailed: The credentials name a host that the environment does not have.
@@ -226,7 +227,7 @@ class ExchangeSite:
         if name not in self.hosts:
             raise SourceFailed(
                 FailureReason.NO_CREDENTIALS,
-                f"The stored credentials name an unknown host; known are: {', '.join(self.hosts)}.",
+                f"The stored credentials name an unknown host; known: {', '.join(self.hosts)}.",
                 fatal=True,
             )
         return name
@@ -239,7 +240,7 @@ class ExchangeSite:
     async def stamping(
         self, host: str, account: str, *, key: str
     ) -> AsyncIterator[Callable[[], int]]:
-        """Return a context with the function that makes the stamps of an account's requests.
+        """Return a context with the function that generates the stamps of an account's requests.
 
         If stamps must rise, the context locks the account: its requests are sent one after the
         other, and API keys take turns.
@@ -257,13 +258,13 @@ class ExchangeClient:
     environments.
 
     Args:
-        entry: The exchange's name, for metrics, logs and messages.
+        entry: The exchange's facts; its name appears in metrics, logs and messages.
         api: Its limits, signatures and interpretation of answers.
         clock: Time and sleeping.
-        transport: In place of the connection pool.
+        transport: Replaces the connection pool.
         random: For jitter.
         reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
-            not 0, connections are also kept free for API keys without requests.
+            not 0, some connections are also kept free for API keys without requests.
         shared_folder: The folder of `Nonces` and `AddressWindow`.
     """
 
@@ -283,7 +284,7 @@ class ExchangeClient:
         self.waits = Waits(clock)
         self._api = api
         self._entry = entry
-        self._circuits: dict[str, Circuit] = {}  # by key; "" is that of this address
+        self._circuits: dict[str, Circuit] = {}  # by key; "" is this address
         self._pools = Pools(api.limits, clock, reserve=reserve)
         self._windows = windows_of(entry.name, api.limits, clock, shared_folder)
         self._nonces = Nonces(shared_folder, entry.name, clock) if api.rising else None
@@ -307,7 +308,7 @@ class ExchangeClient:
         return self._wire.in_use
 
     def site(self, environment: Environment, hosts: Mapping[str, str]) -> ExchangeSite:
-        """An environment of the exchange, with the address of each host."""
+        """Return an environment of the exchange, with the address of each host."""
         return ExchangeSite(environment, hosts, clock=self.clock, nonces=self._nonces)
 
     async def close(self) -> None:
@@ -325,13 +326,13 @@ class ExchangeClient:
         retries: Retries,
         noted: bool = True,
     ) -> Reply:
-        """Send a request, with retries while they may help; the reply has no failure.
+        """Send a request, and retry while that may help; the reply has no failure.
 
         Args:
-            noted: Whether to record the result as the site's verdict: for the first account.
+            noted: Whether the result decides the site's availability: for the first account.
 
         Raises:
-            SourceFailed: The exchange does not answer, or refuses.
+            SourceFailed: The exchange does not answer, or refuses the request.
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
@@ -358,7 +359,7 @@ class ExchangeClient:
             failure = again.failure
             assert isinstance(failure, SourceFailed)
             retries.failed(failure)
-            # Twice is no accident, and the caller may leave before the last.
+            # Two failures are not a coincidence, and the caller may stop before the last retry.
             if noted and number > 1:
                 site.verdict = self._verdict(failure)
             if number == ATTEMPTS_MAX:
@@ -398,7 +399,7 @@ class ExchangeClient:
         async with site.stamping(host, account, key=key) as stamp:
             self._raise_if_stopped(account)
             async with self._slots.slot(key), AsyncExitStack() as stack:
-                # Last, because they count what is sent at once.
+                # Last, because they count requests when they are sent.
                 for name, window in self._windows.items():
                     if name in costs:
                         await stack.enter_async_context(window.request(costs[name], self.waits))
@@ -415,7 +416,7 @@ class ExchangeClient:
         clock = self.clock
         sent_ms, sent_s = clock.wall_ms(), clock.monotonic()
         answer = await self._send(request)
-        # Many large pages may arrive at once: one is decoded in each turn of the event loop.
+        # Many large pages may arrive together: decode one per turn of the event loop.
         async with self._turn:
             await asyncio.sleep(0)
         reply = self._api.read(call, answer.status, answer.headers, answer.body)
@@ -446,7 +447,7 @@ class ExchangeClient:
     ) -> httpx.Request:
         base_url = site.hosts[host]
         if credentials is not None:
-            # Sign the query string as it goes over the wire: httpx may have quoted it.
+            # Sign the query string in its final form: httpx may have quoted it.
             wire = _url(base_url, call).query.decode("ascii")
             call = self._api.sign(replace(call, query=wire), credentials, stamp())
         headers = {**self._api.headers.get(site.environment, {}), **call.headers}
@@ -460,11 +461,11 @@ class ExchangeClient:
                 request, bytes_max=self._api.body_bytes_max, total_s=TOTAL_S
             )
         except TooLong:
-            message = f"{self._entry.display}'s answer is larger than the limit."
+            message = f"{self._entry.display}'s answer exceeds the size limit."
             raise SourceFailed(FailureReason.UNREADABLE, message) from None
         except (httpx.TransportError, Uninflatable, TimeoutError) as error:
             self._log.debug("%s: %s", request.url.path, type(error).__name__)
-            message = f"{self._entry.display} cannot be reached."
+            message = f"{self._entry.display} is unreachable."
             raise TryAgain(
                 SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
             ) from None
@@ -489,7 +490,7 @@ class ExchangeClient:
         raise failure
 
     def _stop(self, failure: SourceFailed, reply: Reply, account: str) -> None:
-        """Open a circuit: send nothing for a while."""
+        """Open a circuit: send no requests for some time."""
         name, stop_s = self._entry.name, reply.stop_s or self._api.circuit_s
         whole = reply.stops is PoolScope.ADDRESS
         self._log.warning(
@@ -522,7 +523,7 @@ class ExchangeClient:
         left_s = max((each.refused_s() for each in self._windows.values()), default=0.0)
         circuit = self._circuits.get("")
         if left_s > 0 and (circuit is None or circuit.left_s() <= 0):
-            message = f"{self._entry.display} has refused this address; nothing is requested yet."
+            message = f"{self._entry.display} has refused this address; requests are paused."
             failure = SourceFailed(FailureReason.CIRCUIT_OPEN, message)
             self._circuits.setdefault("", Circuit(self.clock)).trip(left_s, failure)
 

@@ -1,13 +1,13 @@
-"""Collected records of accounts as a source of answers, beside the exchange or in its place.
+"""Collected records of accounts, read in addition to the exchange or instead of it.
 
-The records of a *list* (the queries of an exchange whose rows are joined, or one query) are stored
-with the time ranges of which everything was read. An answer reads a list from the store up to the
-time at which its events are settled, and from the exchange after that; where the store has a gap
-that the exchange can fill, the exchange is read as if nothing were stored, and the store adds what
-the exchange no longer keeps. An event that both have counts once.
+The unit of collection is a *list*: one query, or the queries of an exchange whose rows are joined.
+The store keeps the records of each list and the time ranges that were read completely. An answer
+reads a list from the store up to the time at which its events are settled, and from the exchange
+after that. If the store has a gap that the exchange can fill, everything is read from the exchange,
+and the store adds only what the exchange no longer keeps. An event found in both counts once.
 
-Bodies are compressed JSON. Sealed ones are encrypted with a data key under the master key of the
-credentials (AES-256-GCM), bound to their account, list and record.
+Bodies are compressed JSON. Sealed bodies are encrypted (AES-256-GCM) with a data key under the
+master key of the credentials, and bound to their account, list and record.
 """
 
 import hashlib
@@ -46,9 +46,9 @@ FORGOTTEN: Final = "forgotten"  # deleted by the operator, and not collected aga
 NOT_COLLECTED: Final = FailureReason.NOT_COLLECTED.value
 ENDS: Final = (OLDER_NOT_KEPT, FORGOTTEN)  # states of ranges that have no records
 DATA_KEY: Final = "collected transactions"
-REREAD_MS: Final = 60 * 60_000  # before the end of what was read: rows that appeared late
-PENDING_MS: Final = 30 * DAY_MS  # how far back events that were not finished are read again
-PAGE_ROWS: Final = 200  # decoded in one turn of the event loop, 3 ms
+REREAD_MS: Final = 60 * 60_000  # overlap with what was read before, for rows that appeared late
+PENDING_MS: Final = 30 * DAY_MS  # how far back unfinished events are read again
+PAGE_ROWS: Final = 200  # decoded per turn of the event loop, 3 ms
 COMPRESSION: Final = 1
 WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
@@ -61,28 +61,28 @@ _reading = json.Decoder(list[Record], float_hook=Decimal)
 
 
 def list_name(source: Source) -> str:
-    """The list that a source belongs to."""
+    """The list of a source."""
     return source.joint or source.query
 
 
 def query_name(source: Source) -> str:
-    """The query that a source is a view of, whatever its branch."""
+    """The query behind a source, regardless of its branch."""
     return source.query.rpartition("/")[0] if source.branch else source.query
 
 
 def part_name(source: Source) -> str:
-    """The name of what a query has read of its list."""
+    """The name of a query's part of its list."""
     return f"{list_name(source)}/{query_name(source)}"
 
 
 class StoredRanges(Struct, frozen=True):
-    """Of which times a query of a list was read, oldest first."""
+    """The time ranges of a list that one query has read, oldest first."""
 
     ranges: tuple[RangeRow, ...] = ()
 
     @property
     def to_ms(self) -> int | None:
-        """The newest time that was read; None if nothing was."""
+        """The newest time that was read; None if nothing was read."""
         return self.ranges[-1].to_ms if self.ranges else None
 
     @property
@@ -104,7 +104,8 @@ class StoredRanges(Struct, frozen=True):
         return found[::-1]
 
     def reach(self, from_ms: int, to_ms: int) -> tuple[int | None, str | None]:
-        """How far back everything is stored from a time on, and why not to the start."""
+        """The oldest time from which the store is complete up to a time, and why it is not the
+        start."""
         at_ms, flaw = to_ms, None
         for each in reversed(self.ranges):
             if each.from_ms > at_ms:
@@ -124,8 +125,8 @@ class StoredList(Struct, frozen=True):
 
     Args:
         row: Its row.
-        parts: Of each of its queries, what was read; by `part_name`.
-        part_ids: Their rows.
+        parts: What each of its queries has read, by `part_name`.
+        part_ids: The row ids of these parts.
         pending_ms: The time of the oldest event that may still change.
     """
 
@@ -136,12 +137,12 @@ class StoredList(Struct, frozen=True):
 
     @property
     def to_ms(self) -> int | None:
-        """The newest time up to which every query was read; None if nothing was."""
+        """The newest time up to which every query was read; None if nothing was read."""
         return min((each.to_ms for each in self.parts.values() if each.to_ms), default=None)
 
     @property
     def settled_ms(self) -> int | None:
-        """The time before which nothing has to be read again; None if nothing was read."""
+        """The time before which nothing needs to be read again; None if nothing was read."""
         if self.to_ms is None:
             return None
         settled_ms = self.to_ms + 1 - REREAD_MS
@@ -153,7 +154,7 @@ class StoredList(Struct, frozen=True):
         return max((each.forgotten_to_ms for each in self.parts.values()), default=-1)
 
     def of(self, source: Source) -> StoredRanges:
-        """What a source's query has read."""
+        """The part that a source's query has read."""
         return self.parts.get(part_name(source), StoredRanges())
 
 
@@ -162,10 +163,10 @@ def _after(at_ms: int, to_ms: int) -> int | None:
 
 
 class Seal:
-    """Encrypts and opens bodies; without a key it opens what is not encrypted.
+    """Encrypts and decrypts bodies; without a key it only reads unencrypted bodies.
 
     Args:
-        why_not: Why the key is not here.
+        why_not: Why the key is missing.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Seal:
         self._cipher = None if key is None else AESGCM(key)
 
     def close(self, plain: bytes, place: str, *, sealed: bool) -> bytes:
-        """A body for the store."""
+        """Encode a body for the store."""
         body = zlib.compress(plain, COMPRESSION)
         if not sealed:
             return body
@@ -185,10 +186,10 @@ class Seal:
         return nonce + self._cipher.encrypt(nonce, body, self._to(place))
 
     def open(self, body: bytes, place: str, *, sealed: bool) -> bytes:
-        """The content of a body.
+        """Decode a body from the store.
 
         Raises:
-            SourceFailed: It is damaged, or its key is not here.
+            SourceFailed: The body is damaged, or its key is missing.
         """
         try:
             if sealed:
@@ -205,17 +206,17 @@ class Seal:
 
 
 def unreadable(why: str = DAMAGED) -> SourceFailed:
-    """The failure of a collection that cannot be opened."""
+    """The failure of a collection that cannot be decrypted."""
     return SourceFailed(FailureReason.COLLECTION_UNREADABLE, why)
 
 
 class StoredAccount:
-    """What is stored of an account, as the reader of one answer.
+    """The stored records of an account, read for one answer.
 
     Args:
         lists: Its lists by name.
-        only: Whether nothing but the store is read.
-        include_raw: Whether records have the exchange's rows.
+        only: Whether only the store is read.
+        include_raw: Whether records contain the exchange's rows.
     """
 
     def __init__(
@@ -240,12 +241,12 @@ class StoredAccount:
 
     @property
     def to_ms(self) -> int | None:
-        """The newest time up to which every list was read; None if nothing was."""
+        """The newest time up to which every list was read; None if nothing was read."""
         return min((each.to_ms for each in self.lists.values() if each.to_ms), default=None)
 
     @property
     def from_ms(self) -> int | None:
-        """The oldest time of which something was read; None if nothing was."""
+        """The oldest time of which anything was read; None if nothing was read."""
         starts = [
             part.from_ms
             for each in self.lists.values()
@@ -256,12 +257,12 @@ class StoredAccount:
         return min(starts, default=None)
 
     def of(self, source: Source) -> StoredList | None:
-        """The list of a source, if something of it is stored."""
+        """The list of a source, if any of it is stored."""
         found = self.lists.get(list_name(source))
         return found if found is not None and found.to_ms is not None else None
 
     def boundary_ms(self, sources: Iterable[Source], from_ms: int, now_ms: int) -> int | None:
-        """The time from which on a list is read from the exchange; None: all of it is.
+        """The time from which a list is read from the exchange; None if from the start.
 
         Args:
             sources: All sources of the list.
@@ -276,7 +277,7 @@ class StoredAccount:
                 return None
             part, oldest_ms = found.of(source), max(from_ms, floor_ms(source, now_ms))
             if source.needs and not part.ranges:
-                continue  # without its key it was never read
+                continue  # its key is absent, so it was never read
             if part.gaps(oldest_ms, found.settled_ms - 1):
                 return None
         return found.settled_ms if found else None
@@ -311,10 +312,10 @@ class StoredAccount:
         return record if self._include_raw else replace(record, raw=UNSET)
 
     async def readings(self, from_ms: int, to_ms: int) -> list[HoldingsReading]:
-        """The newest own readings of the holdings in a range, newest first.
+        """Our own readings of the holdings in a range, newest first.
 
         Raises:
-            SourceFailed: They cannot be opened.
+            SourceFailed: They cannot be decrypted.
         """
         found = await self._store.readings(
             str(self._account),
@@ -332,7 +333,7 @@ class StoredAccount:
             str(self._account), self._environment, from_ms=0, to_ms=ALWAYS_MS, limit=1
         )
         if not readings:
-            why = "No holdings of this account have been read."
+            why = "The holdings of this account have never been read."
             raise SourceFailed(FailureReason.NOT_COLLECTED, why)
         records = opened_reading(readings[0], self._seal)
         if not self._include_raw:
@@ -344,7 +345,7 @@ def opened_reading(reading: ReadingRow, seal: Seal) -> list[Record]:
     """The holdings of a reading.
 
     Raises:
-        SourceFailed: It cannot be opened.
+        SourceFailed: It cannot be decrypted.
     """
     body = seal.open(reading.body, f"reading|{reading.at_ms}", sealed=reading.sealed)
     try:
@@ -354,7 +355,7 @@ def opened_reading(reading: ReadingRow, seal: Seal) -> list[Record]:
 
 
 def from_store(source: Source) -> Source:
-    """A source as the store serves it: in order, from one table, without limits of the exchange."""
+    """A source as read from the store: in order, from one table, without the exchange's limits."""
     name = HOLDINGS if not source.window_ms else list_name(source)
     return replace(
         source,
@@ -406,8 +407,8 @@ class Collection:
     """The collected transactions of an installation.
 
     Args:
-        store: Where they are stored.
-        vault: Has the data key of sealed records.
+        store: The storage.
+        vault: Contains the data key of sealed records.
         sealed: Whether new records are encrypted.
     """
 
@@ -418,10 +419,10 @@ class Collection:
         self._vault = vault
 
     async def seal(self, account: AccountName, environment: Environment) -> Seal:
-        """Encrypts and opens the bodies of an account; makes the data key if it is needed.
+        """Encrypts and decrypts the bodies of an account; creates the data key if needed.
 
         Raises:
-            ConfigError: The master key of the data key is not here.
+            ConfigError: The master key of the data key is missing.
         """
         if self.sealed:
             key: bytes | None = await self._vault.make_data_key(DATA_KEY)
@@ -472,12 +473,12 @@ class Collection:
         only: bool,
         include_raw: bool,
     ) -> StoredAccount:
-        """What is stored of an account."""
+        """The stored records of an account."""
         key, why_not = None, DAMAGED
         try:
             key = await self._vault.data_key(DATA_KEY)
         except ConfigError as error:
-            why_not = error.message  # records that are not sealed can be read
+            why_not = error.message  # unsealed records are still readable
         seal = Seal(str(account), environment.value, key, why_not)
         return StoredAccount(
             self.store,
@@ -498,7 +499,7 @@ def identity_fact(account: AccountName, environment: Environment) -> str:
 def rows_of(
     records: Iterable[Record], name: str, seal: Seal, *, sealed: bool
 ) -> list[CollectedRow]:
-    """Records of a list as rows of the store."""
+    """Convert records of a list to rows of the store."""
     return [
         CollectedRow(
             record.transactionId,
@@ -513,6 +514,6 @@ def rows_of(
 
 
 def reading_of(records: Sequence[Record], at_ms: int, seal: Seal, *, sealed: bool) -> ReadingRow:
-    """Holdings that were read at a time as a row of the store."""
+    """Convert holdings read at a time to a row of the store."""
     plain = b"[" + b",".join(encode(record) for record in records) + b"]"
     return ReadingRow(at_ms, sealed, seal.close(plain, f"reading|{at_ms}", sealed=sealed))

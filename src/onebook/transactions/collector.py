@@ -1,8 +1,8 @@
-"""Reads accounts into the store, list by list: newest first, in batches that survive a kill.
+"""Reads accounts into the store, list by list, newest first, in batches that survive a kill.
 
-A list is read from where it was settled to now, then its older gaps. Each batch is written together
-with the range that it completes, under a lease, so that one process collects an account at a time
-and nothing is believed covered that is not stored.
+Each list is read from its settled time to now, then its older gaps. Each batch is written in one
+transaction with the range that it completes, so that nothing counts as covered unless it is stored.
+A lease ensures that one process at a time collects an account.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ from onebook.transactions.service import Transactions
 from onebook.transactions.verify import SNAPSHOT_LAG_MS
 from onebook.transactions.windows import floor_ms
 
-COLLECTOR: Final = "collection"  # in place of the id of an API key
-# The newest events, which an exchange may show late; holdings are compared with a range that ends
-# no earlier.
+COLLECTOR: Final = "collection"  # stands in for the id of an API key
+# An exchange may show the newest events late; holdings are compared with a range that ends no
+# earlier than this.
 HEAD_MS: Final = SNAPSHOT_LAG_MS
 LEASE_MS: Final = 3 * MINUTE_MS
 RENEW_S: Final = 30.0
-WRITE_ROWS: Final = 1_000  # of one transaction
-GAPS_MAX: Final = 100  # read of one list in one collection
-DEADLINE_S: Final = 24 * 3_600.0  # of one gap
-TICK_S: Final = 60.0  # at most, between two looks at what is due
+WRITE_ROWS: Final = 1_000  # per transaction
+GAPS_MAX: Final = 100  # read per list in one collection
+DEADLINE_S: Final = 24 * 3_600.0  # per gap
+TICK_S: Final = 60.0  # maximum between two checks for due accounts
 FLAWS: Final = (UNREADABLE_RECORD, OUT_OF_ORDER)
 OK, BUSY, FAILED, INCOMPLETE = "ok", "busy", "failed", "incomplete"
 
@@ -63,19 +63,19 @@ log = logging.getLogger("onebook.transactions")
 
 
 class CollectionBusy(OnebookError):
-    """Another process collects this account now."""
+    """Another process is collecting this account."""
 
     def __init__(self, account: str) -> None:
         super().__init__(f"Another process is collecting {account}.")
 
 
 class CollectionFull(OnebookError):
-    """The account has as many records as it may."""
+    """The account has reached its maximum number of records."""
 
     def __init__(self, account: str, records_max: int) -> None:
         super().__init__(
-            f"{account} has {records_max:,} collected records, which is "
-            "transactions.collected_records_max; raise it."
+            f"{account} has {records_max:,} collected records, the limit set by "
+            "transactions.collected_records_max; raise that setting."
         )
 
 
@@ -92,14 +92,14 @@ class AnotherAccount(OnebookError):
 
 
 class Step(Struct):
-    """How far a collection has come.
+    """Progress of a collection.
 
     Args:
         name: The list that is being read.
-        number: Its number, of so many `lists`.
+        number: Its number among the `lists`.
         share: The part of the time range that was read, 0 to 1.
-        records: Records that were read.
-        new: Of them, those that were not stored.
+        records: Records read.
+        new: Records that were not stored before.
         waiting_s: Seconds until the exchange's limits allow the next request.
     """
 
@@ -117,9 +117,9 @@ class Collected(Struct, frozen=True):
     """The result of a collection of one account.
 
     Args:
-        records: Records that were read.
-        new: Of them, those that were not stored.
-        errors: What could not be read.
+        records: Records read.
+        new: Records that were not stored before.
+        errors: Types that could not be read.
         gaps: Lists that are not stored as far back as the exchange keeps them.
     """
 
@@ -132,7 +132,7 @@ class Collected(Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether all that the exchange keeps is stored."""
+        """Whether everything that the exchange keeps is stored."""
         return not self.errors and not self.gaps
 
 
@@ -151,7 +151,7 @@ class CollectedAccount(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str, environment: Environment = Environment.MAINNET) -> "CollectedAccount":
-        """An account by its name, such as `kraken:treasury`."""
+        """Read an account's name, such as `kraken:treasury`."""
         return cls(account_name(text), environment)
 
     @property
@@ -161,7 +161,7 @@ class CollectedAccount(Struct, frozen=True):
 
     @property
     def fact(self) -> str:
-        """The name of the fact that says when it was collected."""
+        """The name of the fact that stores the time of its last collection."""
         return f"collected_at_ms/{self.environment.value}/{self.name}"
 
     @property
@@ -174,8 +174,8 @@ class Collector:
     """Collects accounts.
 
     Args:
-        service: Reads the exchanges; it has the collection.
-        facts: Knows when an account was collected last.
+        service: Reads the exchanges and owns the collection.
+        facts: Stores when an account was collected last.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Collector:
                 last = await self._facts.get(account.fact)
                 if last is None or self._clock.wall_ms() - int(last) >= every_s * SECOND_MS:
                     found.append(account)
-        except DatabaseUnavailable:  # the store logs it
+        except DatabaseUnavailable:  # logged by the store
             return []
         return found
 
@@ -236,12 +236,12 @@ class Collector:
         self._logged.pop(name, None)
         if not done.complete:
             what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
-            log.warning("Collecting %s is not complete: %s.", name, ", ".join(what))
+            log.warning("The collection of %s is incomplete: %s.", name, ", ".join(what))
 
     async def collect(
         self, account: CollectedAccount, on_progress: Callable[[Step], None] = lambda step: None
     ) -> Collected:
-        """Read what is new of an account, and what is missing.
+        """Read the new records and the gaps of an account.
 
         Raises:
             CollectionBusy: Another process does.
@@ -336,7 +336,7 @@ class Collector:
         return Forgotten(count, readings)
 
     def lease(self, account: CollectedAccount) -> Lease:
-        """The lease of an account from now on."""
+        """Take the lease of an account."""
         name = f"collect/{account.environment.value}/{account.name}"
         return Lease(name, self._holder, self._clock.wall_ms() + LEASE_MS)
 
@@ -354,7 +354,7 @@ class Collector:
                 await self._leases.release(self.lease(account))
 
     async def _renew(self, account: CollectedAccount) -> None:
-        """Keep the lease while the exchange's limits let nothing be read."""
+        """Renew the lease while the exchange's limits delay the reading."""
         while True:
             await self._clock.sleep(RENEW_S)
             with suppress(DatabaseUnavailable):
@@ -365,8 +365,8 @@ class AccountCollection:
     """One collection of one account.
 
     Args:
-        lease: The lease from now on.
-        settings: How many records the account may have.
+        lease: The current lease.
+        settings: Contains the maximum number of records.
     """
 
     def __init__(
@@ -392,7 +392,7 @@ class AccountCollection:
         self._gaps: list[str] = []
         self._count = 0  # records of the account in the store
         self._asked = False
-        self._top_ms = 0  # the end of what is read of every list
+        self._top_ms = 0  # the newest time read in every list
 
     async def collect(self) -> Collected:
         """Read every list; see `Collector.collect`."""
@@ -426,7 +426,7 @@ class AccountCollection:
         return await self._collection.lists(account.name, account.environment, now_ms)
 
     async def _collect_list(self, name: str, sources: list[Source], seal: Seal) -> bool:
-        """Read what is new and what is missing of a list; return whether the account fails."""
+        """Read the new records and the gaps of a list; return whether the account fails."""
         store, account = self._collection.store, self._account
         names = [name, *dict.fromkeys(part_name(each) for each in sources)]
         for each in names:
@@ -448,13 +448,13 @@ class AccountCollection:
             if await self._read(found, sources, todo[0], seal):
                 return True
             if not self._asked:
-                return False  # without a key that the list needs
+                return False  # the list needs a key that is absent
         if self._gaps_of((await self._stored())[name], sources):
             self._gaps.append(name)
         return False
 
     def _gaps_of(self, stored: StoredList, sources: list[Source]) -> list[RangeRow]:
-        """The ranges that some query of a list lacks, newest first."""
+        """The ranges that any query of a list lacks, newest first."""
         found = {
             (gap.from_ms, gap.to_ms)
             for each in sources
@@ -508,7 +508,7 @@ class AccountCollection:
             request=request,
             account=account,
             environment=environment,
-            words=(),
+            requested_types=(),
             sources=tuple(each.name for each in sources),
             now_ms=self._clock.wall_ms(),
             from_ms=gap.from_ms,
@@ -528,7 +528,8 @@ class AccountCollection:
         *,
         ended: bool = False,
     ) -> str:
-        """Write records with the range that they complete; return the scope of the list."""
+        """Write records together with the range that they complete; return the scope of the
+        list."""
         store, list_id = self._collection.store, stored.row.list_id
         if scope != run.scope:
             scope = run.scope
@@ -558,7 +559,7 @@ class AccountCollection:
         self._on_progress(self._progress)
 
     async def _read_holdings(self, seal: Seal) -> None:
-        """Keep what is held now: a reading of our own."""
+        """Store the current holdings as a reading of our own."""
         account, at_ms = self._account, self._clock.wall_ms()
         adapter = self._service.adapters[account.name.exchange]
         sources = [each for each in adapter.sources.values() if not each.window_ms]
@@ -592,7 +593,7 @@ def problem_of(done: Collected) -> str:
 
 
 def covered_by(entry: Coverage, query: Query, *, ended: bool) -> list[RangeRow]:
-    """The range of a query that was read, and the range that the exchange no longer keeps."""
+    """The range that a query has read, and the range that the exchange no longer keeps."""
     from_ms = _start_of(entry)
     if from_ms is None:
         return []
@@ -606,9 +607,9 @@ def covered_by(entry: Coverage, query: Query, *, ended: bool) -> list[RangeRow]:
 
 
 def _start_of(entry: Coverage) -> int | None:
-    """From when on all of a type was read; None: nothing is certain."""
+    """The time from which a type was read completely; None if unknown."""
     if entry.from_ms is None:
         return None
     if entry.complete or entry.reason in (OLDER_NOT_KEPT, HIDDEN, *FLAWS):
         return entry.from_ms
-    return entry.from_ms + 1  # of that time, not every record has been read
+    return entry.from_ms + 1  # this millisecond may be incomplete

@@ -1,11 +1,11 @@
 """The operator's exchange credentials, encrypted at rest.
 
-Envelope encryption: every row has a data key of its own, wrapped by a master key that is not in
-the database. Rotating the master key re-wraps the small data keys and never touches the secrets.
-AES-256-GCM (NIST SP 800-38D); the associated data binds a row to its exchange and environment, so
-a row copied to another place does not open.
+Envelope encryption: every row has its own data key, wrapped by a master key that is not in the
+database. Rotating the master key re-wraps the small data keys and never touches the secrets.
+AES-256-GCM (NIST SP 800-38D); the associated data binds a row to its exchange and environment, so a
+row copied elsewhere cannot be decrypted.
 
-The master key is a file of mode 0600 (or a value from the settings) with one key a line, base64.
+The master key is a file of mode 0600 (or a value from the settings) with one base64 key per line.
 The first line wraps; all lines unwrap, so a rotation can be interrupted at any point.
 """
 
@@ -44,7 +44,7 @@ class CredentialStore(Protocol):
     async def put_credentials(
         self, row: CredentialsRow, change: AuditedChange | None = None
     ) -> None:
-        """Store a row in place of the previous one, and record the change in the audit trail."""
+        """Store a row, replacing any previous one, and record the change in the audit trail."""
         ...
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
@@ -56,7 +56,7 @@ class CredentialStore(Protocol):
         ...
 
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
-        """Replace a row if it still is `before`."""
+        """Replace a row if it still equals `before`."""
         ...
 
     async def delete_credentials(
@@ -70,11 +70,11 @@ class CredentialStore(Protocol):
         ...
 
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
-        """Keep a data key unless its name exists; the kept one."""
+        """Store a data key unless its name exists; return the stored one."""
         ...
 
     async def rewrap_data_key(self, before: DataKeyRow, after: DataKeyRow) -> bool:
-        """Replace a data key if it still is `before`."""
+        """Replace a data key if it still equals `before`."""
         ...
 
 
@@ -98,7 +98,7 @@ class Credentials:
         return {"api_key": self.api_key, "secret": self.secret} | self._others
 
     def field(self, name: str) -> str:
-        """A field that the exchange requires.
+        """Return a field that the exchange requires.
 
         Raises:
             ConfigError: The operator has not set it.
@@ -114,16 +114,16 @@ class Credentials:
         return f"Credentials({masked(self.api_key)})"
 
     def __reduce__(self) -> str:
-        raise TypeError("Credentials are not written anywhere but into the encrypted store.")
+        raise TypeError("Credentials are only ever written to the encrypted store.")
 
 
 def masked(api_key: str) -> str:
-    """Mask a key: enough is left to recognise it, too little to use it."""
+    """Mask a key: enough remains to recognise it, too little to use it."""
     return f"{api_key[:4]}..." if len(api_key) > 8 else "..."
 
 
 class _Secrets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The encrypted content."""
+    """The content to encrypt."""
 
     api_key: str
     secret: str
@@ -149,16 +149,16 @@ class KeyRing:
         return kek_id in self._ciphers
 
     def wrap(self, data_key: bytes, bound_to: bytes) -> bytes:
-        """Wrap a data key by the current master key."""
+        """Wrap a data key with the current master key."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._ciphers[self.current_id].encrypt(nonce, data_key, bound_to)
 
     def unwrap(self, kek_id: str, wrapped: bytes, bound_to: bytes) -> bytes:
-        """Unwrap a data key by the master key that it names."""
+        """Unwrap a data key with the master key that it names."""
         cipher = self._ciphers.get(kek_id)
         if cipher is None:
             raise ConfigError(
-                "Stored exchange credentials are under a master key that is not here; "
+                "Stored exchange credentials are encrypted under a master key that is missing; "
                 "restore the key file or set the credentials again."
             )
         try:
@@ -167,21 +167,21 @@ class KeyRing:
             raise ConfigError(DAMAGED) from None
 
 
-DAMAGED: Final = "Stored exchange credentials do not open; set them again."
+DAMAGED: Final = "Stored exchange credentials cannot be decrypted; set them again."
 
 
 def key_id(key: bytes) -> str:
-    """A master key's name: a digest that reveals nothing of it."""
+    """A master key's name: a digest that does not reveal the key."""
     return hashlib.sha256(b"onebook master key " + key).hexdigest()[:KEY_ID_CHARS]
 
 
 def new_master_key() -> bytes:
-    """A fresh master key."""
+    """Generate a master key."""
     return os.urandom(KEY_BYTES)
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """Master keys from lines of base64.
+    """Parse master keys from base64 lines.
 
     Raises:
         ConfigError: A line is not a key; the message does not contain it.
@@ -196,7 +196,7 @@ class MasterKeys:
     """Source of master keys: a value of the settings, or a file that can be rotated.
 
     Args:
-        file: The key file; made with one fresh key when it is first needed for writing.
+        file: The key file; created with one new key when it is first needed for writing.
         value: Keys from the settings, separated by blanks; they take precedence over the file.
         lock_wait_s: Maximum seconds that a change waits for another one.
     """
@@ -213,11 +213,11 @@ class MasterKeys:
 
     @property
     def rotatable(self) -> bool:
-        """Whether `rotate` can write a new key: not when the keys come from the settings."""
+        """Whether `rotate` can write a new key: not if the keys come from the settings."""
         return not self._value and self._file is not None
 
     def read(self) -> KeyRing:
-        """The keys as they are now.
+        """Read the current keys.
 
         Raises:
             ConfigError: There are no keys, or other users can read the file.
@@ -235,9 +235,10 @@ class MasterKeys:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Lock the file: no other command changes it or stores rows under its keys meanwhile.
+        """Lock the file: until then, no other command changes it or stores rows under its keys.
 
-        Otherwise, of two concurrent rotations, each would drop the key of the other, with its rows.
+        Without the lock, two concurrent rotations would each drop the other's key, and with it its
+        rows.
 
         Raises:
             ConfigError: Another command holds the lock.
@@ -261,15 +262,15 @@ class MasterKeys:
             os.close(descriptor)
 
     def read_or_make(self) -> KeyRing:
-        """The keys; a missing file is created with a fresh one."""
+        """Read the keys; a missing file is created with a new one."""
         if not self._value and self._file is not None and not self._file.exists():
             self.write((new_master_key(),))
         return self.read()
 
     def keys(self) -> tuple[bytes, ...]:
-        """The keys of the file, for a rotation."""
+        """Read the keys of the file, for a rotation."""
         assert self._file is not None
-        self.read()  # refuses a file that is missing or that others can read
+        self.read()  # raises if the file is missing or readable by others
         return self._in_file(self._file)
 
     def _in_file(self, file: Path) -> tuple[bytes, ...]:
@@ -290,7 +291,7 @@ class MasterKeys:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._file)
-        folder = os.open(self._file.parent, os.O_RDONLY)  # no row may outlive its key
+        folder = os.open(self._file.parent, os.O_RDONLY)  # rows must not outlive their key
         try:
             os.fsync(folder)
         finally:
@@ -303,7 +304,7 @@ def master_keys(settings: TransactionSettings) -> MasterKeys:
 
 
 class Vault:
-    """Exchange credentials, opened only for the moment they are used."""
+    """Exchange credentials, decrypted only when they are used."""
 
     def __init__(self, store: CredentialStore, masters: MasterKeys) -> None:
         self._store = store
@@ -317,12 +318,12 @@ class Vault:
         """The credentials of an exchange environment; None if not set."""
         row = await self._store.credentials(exchange, environment)
         if row is not None and row.kek_id not in self._ring_for(row.kek_id):
-            # The key was rotated between our two reads: the row is under the new one by now.
+            # The key was rotated between our two reads: the row is under the new key by now.
             row = await self._store.credentials(exchange, environment)
         return None if row is None else _open(row, self._ring_for(row.kek_id))
 
     async def has(self, exchange: str, environment: str) -> bool:
-        """Whether the operator set credentials."""
+        """Whether the operator has set credentials."""
         return await self._store.credentials(exchange, environment) is not None
 
     async def put(
@@ -341,10 +342,10 @@ class Vault:
             await self._store.put_credentials(row, change)
 
     async def data_key(self, name: str) -> bytes | None:
-        """A data key; None if there is none of this name.
+        """Return a data key; None if no key has this name.
 
         Raises:
-            ConfigError: Its master key is not here.
+            ConfigError: Its master key is missing.
         """
         row = await self._data_key_row(name)
         if row is not None and row.kek_id not in self._ring_for(row.kek_id):
@@ -365,7 +366,7 @@ class Vault:
         return next((row for row in rows if row.name == name), None)
 
     async def make_data_key(self, name: str) -> bytes:
-        """A data key; a new one if there is none of this name."""
+        """Return a data key, generated if no key has this name."""
         found = await self.data_key(name)
         if found is not None:
             return found
@@ -388,10 +389,11 @@ class Vault:
         return await self._store.delete_credentials(exchange, environment, change)
 
     async def rotate(self) -> int:
-        """Rotate the master key and re-wrap every data key; return how many. Safe while serving.
+        """Rotate the master key and re-wrap every data key; return their number. Safe while
+        serving.
 
-        A running service that meets a row under a key it has not seen reads the file again.
-        If the keys come from the settings, no key is made: rows are re-wrapped by the first one.
+        A running service that finds a row under an unknown key reads the file again. If the keys
+        come from the settings, no key is generated: rows are re-wrapped with the first one.
         """
         async with self._masters.exclusive():
             return await self._rotate()
@@ -427,7 +429,7 @@ class Vault:
 
 
 _NO_MASTER_KEY: Final = (
-    "The data key of {name} is under a master key that is not here; restore the key file."
+    "The data key of {name} is under a master key that is missing; restore the key file."
 )
 
 
@@ -472,7 +474,7 @@ def _secrets_of(fields: dict[str, str]) -> _Secrets:
 
 
 def rewrapped(row: CredentialsRow, ring: KeyRing) -> CredentialsRow:
-    """A row with its data key re-wrapped by the current master key, and its secrets unchanged."""
+    """Return a row with its data key re-wrapped by the current master key; its secrets stay."""
     bound_to = _bound_to(row.exchange, row.environment, "key")
     data_key = ring.unwrap(row.kek_id, row.ciphertext[:WRAPPED_BYTES], bound_to)
     ciphertext = ring.wrap(data_key, bound_to) + row.ciphertext[WRAPPED_BYTES:]

@@ -1,10 +1,10 @@
-"""Cursors: opaque, signed, valid after a restart, bound to the query and to both keys.
+"""Cursors: opaque, signed, valid across restarts, bound to the query and to both keys.
 
-The keys are the caller's API key and the exchange credentials, since another account has other
-records. A cursor contains no secret and no record, but the range as fixed by the first page, the
-position of every source, and a MAC. Sources at the same position share one entry; a source that
-failed has its own, so that the next request reads what is missing. Cursors of the exchange are
-included if they last.
+The two keys are the caller's API key and the exchange credentials, because another account has
+other records. A cursor contains no secret and no record, only the range as fixed by the first page,
+the position of every source, and a MAC. Sources at the same position share one entry. A failed
+source has its own, so that the next request reads its missing records. Exchange cursors are
+included if they remain valid.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from onebook.transactions.windows import Bookmark
 VERSION: Final = 2
 JOINT_VERSION: Final = 3
 MAC_BYTES: Final = 16
-CHARS_MAX: Final = 40_000  # forty sources at places of their own take 5,000, 300 wallets 15,000
+CHARS_MAX: Final = 40_000  # forty sources at different positions take 5,000, 300 wallets 15,000
 
 Place = tuple[int, str]
-DONE: Final[Place] = (1 << 62, "")  # nothing is left
-GIVEN_UP: Final[Place] = (1 << 62, "!")  # it failed in a way that asking again does not cure
+DONE: Final[Place] = (1 << 62, "")  # nothing left
+GIVEN_UP: Final[Place] = (1 << 62, "!")  # failed permanently; a retry cannot help
 
 
 class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
@@ -35,12 +35,12 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     Args:
         after: Position of the last record that was delivered.
         others: The positions of sources that have another one.
-        bookmarks: The exchange's own cursors, of sources whose cursors last.
-        kept: Unix ms from which a source has all records, if that is not the whole range.
-        flaws: Codes of the reasons why a source's records are incomplete, if they are.
-        unplaced: Delivered records without a time of their own; their position may differ in the
-            next answer.
-        account: The exchange credentials with which the earlier pages were read.
+        bookmarks: The exchange's own cursors, for sources whose cursors remain valid.
+        kept: Unix ms from which a source has all records, if that is not the entire range.
+        flaws: Codes of the reasons why a source's records are incomplete.
+        unplaced: Delivered records without their own time; their position may differ in the next
+            answer.
+        account: The exchange credentials that read the earlier pages.
     """
 
     version: int = VERSION
@@ -58,11 +58,11 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     unplaced: tuple[str, ...] = ()
 
     def place(self, source: str) -> Place:
-        """Position of a source."""
+        """The position of a source."""
         return self.others.get(source, self.after)
 
 
-NO_CURSOR: Final = "Field cursor is not a cursor of this service."
+NO_CURSOR: Final = "Field cursor is not a cursor issued by this service."
 
 
 class JointState(Struct, frozen=True, array_like=True, kw_only=True):
@@ -78,17 +78,17 @@ State = TypeVar("State", CursorState, JointState)
 
 
 class Cursors:
-    """Signs and opens cursors.
+    """Signs and verifies cursors.
 
     Args:
-        secret: A persistent secret; every node of a service has the same.
+        secret: A persistent secret, the same on every node of a service.
     """
 
     def __init__(self, secret: bytes) -> None:
         self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
 
     def seal(self, state: CursorState) -> str:
-        """The text of a cursor; parts that would make it too long are left out and read again."""
+        """Encode a cursor; parts that would make it too long are omitted and read again."""
         text = self._sealed(state)
         if len(text) > CHARS_MAX:
             text = self._sealed(replace(state, bookmarks={}))
@@ -104,17 +104,17 @@ class Cursors:
         return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
 
     def open(self, text: str, *, digest: str, key_id: str) -> CursorState:
-        """The state in a cursor.
+        """Decode the state in a cursor.
 
         Raises:
-            InvalidRequest: It is none of ours, or of another query or key.
+            InvalidRequest: The cursor is not ours, or belongs to another query or key.
         """
         state = self._read(text, CursorState)
         _refuse_other(state, digest, key_id)
         return state
 
     def seal_joint(self, states: dict[str, CursorState], *, digest: str, key_id: str) -> str:
-        """The text of a cursor of several accounts."""
+        """Encode a cursor for several accounts."""
         key = key_digest(key_id)
         joint = JointState(digest=digest, key=key, states=states)
         text = self._signed(msgpack.encode(joint))
@@ -124,10 +124,10 @@ class Cursors:
         return text
 
     def open_joint(self, text: str, *, digest: str, key_id: str) -> dict[str, CursorState]:
-        """The states in a cursor of several accounts.
+        """Decode the states in a cursor for several accounts.
 
         Raises:
-            InvalidRequest: It is none of ours, or of another query or key.
+            InvalidRequest: The cursor is not ours, or belongs to another query or key.
         """
         state = self._read(text, JointState)
         if state.version != JOINT_VERSION:
@@ -136,7 +136,7 @@ class Cursors:
         return state.states
 
     def account(self, api_key: str) -> str:
-        """Digest that stands for exchange credentials in a cursor; it reveals nothing of them."""
+        """Digest that stands for exchange credentials in a cursor; it does not reveal them."""
         return self._mac(b"account " + api_key.encode()).hex()
 
     def _read(self, text: str, kind: type[State]) -> State:
@@ -161,7 +161,7 @@ def _refuse_other(state: CursorState | JointState, digest: str, key_id: str) -> 
     if state.digest != digest:
         raise InvalidRequest(
             "Field cursor belongs to another query: exchange, testnet, demo, "
-            "transaction_types, start_time and end_time must stay as they were."
+            "transaction_types, start_time and end_time must not change."
         )
 
 

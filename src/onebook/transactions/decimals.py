@@ -1,6 +1,6 @@
 """Exact decimal arithmetic on the numbers of `onebook.core`; never rounds.
 
-No number becomes a binary float on its way from an exchange's text to ours.
+Numbers never become binary floats between the exchange's text and ours.
 """
 
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
@@ -12,7 +12,7 @@ EXACT: Final = Context(
     prec=400, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow], Emin=-9999, Emax=9999
 )
 ZERO: Final = Decimal(0)
-_add, _subtract = EXACT.add, EXACT.subtract  # looked up once: every row calls them
+_add, _subtract = EXACT.add, EXACT.subtract  # looked up once, because every row calls them
 
 
 def number(value: Any) -> Decimal | None:
@@ -50,12 +50,12 @@ def multiply(left: Decimal, right: Decimal) -> Decimal:
 
 
 def unsigned(text: str) -> str:
-    """Canonical text without its sign."""
+    """Canonical text without the sign."""
     return text.removeprefix("-")
 
 
 def negated(text: str) -> str:
-    """Canonical text with the other sign."""
+    """Canonical text with the opposite sign."""
     if text == "0":
         return text
     return text[1:] if text[0] == "-" else "-" + text

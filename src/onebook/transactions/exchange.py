@@ -1,9 +1,9 @@
 """The adapter of an exchange: common code, parametrised by an `ExchangeDefinition`.
 
-Adding an exchange means writing an `ExchangeDefinition` (facts, and functions that sign requests,
-interpret answers, list instruments and read pages) and naming it in `registry`. Connections,
-limits, retries, markets and environments are part of `ExchangeAdapter`; windows, paging, order,
-duplicates and cursors are part of the service (`walk`, `service`).
+To add an exchange, write an `ExchangeDefinition` (facts, and functions that sign requests,
+interpret answers, list instruments and read pages) and add it to `registry`. `ExchangeAdapter`
+provides connections, limits, retries, markets and environments; the service (`walk`, `service`)
+provides windows, paging, order, deduplication and cursors.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
@@ -23,36 +23,44 @@ from onebook.transactions.adapter import (
     AccountReader,
     AdapterEntry,
     Environment,
+    PendingExport,
     RequestVerdict,
     Source,
     SourceFailed,
 )
 from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.export_jobs import (
+    AccountExports,
+    ExportJobs,
+    ExportRule,
+)
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
 from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.record import TradedMarket
 
 STREAM: Final = "stream"  # the name of its host in settings
+FILES: Final = "files"  # that of the host of its exports
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
 
 class ExchangeDefinition(Struct, frozen=True, kw_only=True):
-    """What the author of an adapter writes.
+    """Everything that the author of an adapter writes.
 
     Args:
         entry: Names, types, addresses and bookkeeping.
         sources: Every source by its name, in the order of answers.
         api: Limits, and the functions that sign a request and interpret an answer.
-        reader: Makes the reader of an account, one for each request of a client.
+        reader: Creates the reader of an account, one per client request.
         instruments: Fetches the instrument list of a category, page by page.
-        listed: Turns a row of that list into a market.
+        listed: Converts a row of that list to a market.
         guess: Derives a market that is no longer listed from its category and symbol.
         streams: Its private WebSockets; without any, what is new is found by reading the lists.
         poll_factor: Its polling interval as a multiple of that of others: for tight limits.
         stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
+        exports: What it exports on request, in its mainnet; see `AccountSession.exports`.
     """
 
     entry: AdapterEntry
@@ -65,18 +73,20 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     streams: tuple[PrivateStream, ...] = ()
     poll_factor: float = 1.0
     stream_token: Callable[["AccountSession"], Awaitable[str]] | None = None
+    exports: ExportRule | None = None
 
 
 class ExchangeAdapter:
-    """An exchange of the transaction interface.
+    """An exchange as used by the transaction service.
 
     Args:
-        settings: Addresses in place of the exchange's own, and the reserved share of limits.
+        settings: Addresses that replace the exchange's own, and the reserved share of limits.
         clock: Time and sleeping.
-        transport: In place of the connection pool.
+        transport: Replaces the connection pool.
         random: For jitter.
         shared_folder: Folder of the state shared by the processes of this machine: nonces of keys
             (`Nonces`) and limits of the address (`AddressWindow`); None: nothing is shared.
+        exports: Jobs and files of exports; None: nothing is exported.
     """
 
     def __init__(
@@ -88,8 +98,12 @@ class ExchangeAdapter:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         shared_folder: Path | None = None,
+        exports: ExportJobs | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
+        self._exports = exports
+        override = settings.overrides.get(definition.entry.name) or AccountUrls()
+        self._link_host = override.hosts.get(FILES, "")
         self._definition = definition
         self._client = ExchangeClient(
             definition.entry,
@@ -147,8 +161,14 @@ class ExchangeAdapter:
         name: AccountName | None = None,
         include_raw: bool = False,
         key_id: str = "",
+        range_ms: tuple[int, int] = (0, 0),
+        patient: bool = False,
     ) -> "AccountSession":
         """Open an account (default: the first) for one request of an API key of this service.
+
+        Args:
+            range_ms: The oldest and the newest time of the request.
+            patient: Whether to wait until the exchange has made its exports.
 
         Raises:
             InvalidRequest: The exchange has no such environment.
@@ -156,7 +176,7 @@ class ExchangeAdapter:
         site = self._sites.get(environment)
         if site is None:
             raise InvalidRequest(f"{self.entry.display} has no {environment.value}.")
-        return AccountSession(
+        session = AccountSession(
             self._definition,
             self._client,
             site,
@@ -167,10 +187,25 @@ class ExchangeAdapter:
             include_raw=include_raw,
             key_id=key_id,
         )
+        rule = self._definition.exports
+        if rule is not None and self._exports is not None and environment is Environment.MAINNET:
+            session.exports = AccountExports(
+                self._exports,
+                rule,
+                session,
+                exchange=self.entry.name,
+                display=self.entry.display,
+                environment=environment.value,
+                from_ms=range_ms[0],
+                to_ms=range_ms[1],
+                patient=patient,
+                link_host=self._link_host,
+            )
+        return session
 
     @property
     def poll_factor(self) -> float:
-        """Its polling interval as a multiple of that of others."""
+        """Its polling interval relative to other exchanges."""
         return self._definition.poll_factor
 
     def streams(self, environment: Environment) -> tuple[PrivateStream, ...]:
@@ -190,7 +225,7 @@ class ExchangeAdapter:
         """Prepare a connection to a private stream in an environment.
 
         Raises:
-            SourceFailed: The exchange gives no token.
+            SourceFailed: The exchange issues no token.
         """
         token, region = "", credentials.fields.get(HOST_FIELD.name, "")
         if self._definition.stream_token is not None:
@@ -202,7 +237,7 @@ class ExchangeAdapter:
         return StreamOpening(url + facts.path, account_id, messages)
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """Result of the last signed request of the first account; None before it."""
+        """Result of the last signed request for the first account; None before it."""
         site = self._sites.get(environment)
         return None if site is None else site.verdict
 
@@ -212,9 +247,9 @@ class ExchangeAdapter:
 
 
 class AccountSession:
-    """Signed requests to one account of an exchange, and its markets, for one request of a client.
+    """Signed requests to one account of an exchange, and its markets, for one client request.
 
-    `reader` is the part that the adapter implements.
+    `reader` is the part that the adapter implements. `exports` is None where nothing is exported.
     """
 
     def __init__(
@@ -233,6 +268,7 @@ class AccountSession:
         self.environment = environment
         self.include_raw = include_raw
         self.markets = cache.markets
+        self.exports: AccountExports | None = None
         self._client = client
         self._site = site
         self._cache = cache
@@ -247,12 +283,22 @@ class AccountSession:
         return self._retries.trouble
 
     @property
+    def pending_exports(self) -> list[PendingExport]:
+        """Exports that are not there yet, the newest first."""
+        return [] if self.exports is None else list(self.exports.waiting.values())
+
+    async def close(self) -> None:
+        """Stop waiting for exports; what was begun goes on."""
+        if self.exports is not None:
+            await self.exports.close()
+
+    @property
     def host_names(self) -> tuple[str, ...]:
         """The hosts of the environment, the default first."""
         return tuple(self._site.hosts)
 
     def has(self, field: str) -> bool:
-        """Whether the operator has set an optional field of the credentials."""
+        """Whether the operator set an optional field of the credentials."""
         return bool(self._credentials.fields.get(field))
 
     def now_ms(self) -> int:
@@ -260,10 +306,10 @@ class AccountSession:
         return self._client.clock.wall_ms()
 
     async def ask(self, call: Call) -> Reply:
-        """Send a signed request, with retries while they may help; the reply has no failure.
+        """Send a signed request, and retry while that may help; the reply has no failure.
 
         Raises:
-            SourceFailed: The exchange does not answer, or refuses.
+            SourceFailed: The exchange does not answer, or refuses the request.
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
@@ -276,12 +322,12 @@ class AccountSession:
         )
 
     async def load_markets(self, category: str) -> None:
-        """Load the markets of a category, unless they are known and recent."""
+        """Load the markets of a category unless they are known and recent."""
         await self._cache.load(category, self._retries)
 
 
 def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, dict[str, str]]:
-    """The address of each host by environment: the operator's, else the exchange's."""
+    """The address of each host by environment: the operator's if set, else the exchange's."""
     override = settings.overrides.get(entry.name) or AccountUrls()
     given = _given(override)
     found = {each: dict(hosts) for each, hosts in entry.hosts.items()}
@@ -289,7 +335,7 @@ def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environme
         if url and environment in found:
             found[environment] = dict.fromkeys(found[environment], url)
     found[Environment.MAINNET] |= {
-        name: url for name, url in override.hosts.items() if name != STREAM
+        name: url for name, url in override.hosts.items() if name not in (STREAM, FILES)
     }
     return found
 

@@ -41,7 +41,7 @@ PARQUET: Final = "application/vnd.apache.parquet"
 ZIP: Final = "application/zip"
 PARQUET_ROWS: Final = 10_000
 ROTKI_FILES: Final = ("rotki-trades.csv", "rotki-events.csv")
-EQUAL_TRADES_MS: Final = 1_000  # within which the trades of rotki's file are kept apart
+EQUAL_TRADES_MS: Final = 1_000  # within which equal trades in rotki's file get different times
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _AMOUNT = r"-?[0-9]+(\.[0-9]+)?"
 _AMOUNTS = re.compile(rf"{_AMOUNT}( [A-Za-z0-9?]+(; {_AMOUNT} [A-Za-z0-9?]+)*)?")
@@ -60,7 +60,7 @@ AMOUNTS: Final = frozenset((
 DECIMAL_DIGITS: Final = 38
 DECIMAL_PLACES: Final = 18
 EXCEL_DIGITS: Final = 15
-SHEET_ROWS: Final = 1_048_576  # of a sheet, its head included
+SHEET_ROWS: Final = 1_048_576  # per sheet, including its header
 EXCEL_WIDTHS: Final = {"transaction_id": 44, "datetime": 23, "description": 60}
 
 
@@ -69,7 +69,7 @@ class Writer(Protocol):
 
     Args:
         rows: Rows written; a record may have several.
-        skipped: Records without a row.
+        skipped: Records that produce no row.
     """
 
     rows: int
@@ -89,11 +89,11 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
 
     Args:
         exchange: Display name of the records' exchange; "" for several accounts: each record then
-            has the name of its account.
+            uses the name of its account.
 
     Raises:
-        InvalidRequest: The format is unknown, its packages are not installed, or the file cannot
-            be created.
+        InvalidRequest: The format is unknown, its packages are not installed, or the file cannot be
+            created.
     """
     found = FORMS.get(form)
     if found is None:
@@ -105,21 +105,21 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
 
 
 def wallet_of(record: Record) -> str:
-    """The name of a record's account; its exchange's if it has none."""
+    """The name of a record's account, or of its exchange if it has none."""
     holder = record.account
     return str(holder.name) if holder is not None and holder.name else record.exchange
 
 
 def form_of(path: Path, given: str = "") -> str:
-    """The format of a file: the given one, or that of the file name's extension.
+    """The format of a file: the given one, or that of the file extension.
 
     Raises:
-        InvalidRequest: It is unknown, or differs from the extension.
+        InvalidRequest: The format is unknown, or differs from the extension.
     """
     ending = path.suffix.lower()
     usual = ENDINGS.get(ending)
     if not given and usual is None:
-        found = f"unknown ending {ending!r}" if ending else "a name without an ending"
+        found = f"unknown extension {ending!r}" if ending else "no extension"
         raise InvalidRequest(
             f"{path.name}: {found}; use {', '.join(ENDINGS)}, or --format with one of "
             f"{', '.join(FORMS)}."
@@ -150,7 +150,7 @@ class JsonLines:
 
 
 class CsvTable:
-    """A CSV file (RFC 4180); a function returns the rows of each record, or none."""
+    """A CSV file (RFC 4180); a function converts each record to its rows, or to none."""
 
     def __init__(
         self, path: Path, columns: tuple[str, ...], rows: Callable[[Record], list[Row]]
@@ -184,7 +184,7 @@ class RotkiArchive:
         self._trades, self._events = map(csv.writer, self._texts)
         self._trades.writerow(ROTKI_TRADES)
         self._events.writerow(ROTKI_EVENTS)
-        self._recent: set[tuple[Row, int]] = set()  # trades, and when they are said to be
+        self._recent: set[tuple[Row, int]] = set()  # trades with the times written for them
         self._newest_ms = 0
         self.rows = self.skipped = 0
 
@@ -201,11 +201,11 @@ class RotkiArchive:
             self.skipped += not rows
 
     def _apart(self, row: Row, at_ms: int) -> Row:
-        """Move a trade to the next free millisecond: rotki drops equal trades of one instant."""
+        """Move a trade to the next free millisecond: rotki drops equal trades at the same time."""
         if abs(self._newest_ms - at_ms) > EQUAL_TRADES_MS:
             self._newest_ms = at_ms
             self._recent = {one for one in self._recent if one[1] <= at_ms + EQUAL_TRADES_MS}
-        traded = row[:5]  # what rotki compares
+        traded = row[:5]  # the columns that rotki compares
         while (traded, at_ms) in self._recent:
             at_ms += 1
         self._recent.add((traded, at_ms))
@@ -218,7 +218,7 @@ class RotkiArchive:
                 with text:
                     text.flush()
                     part.seek(0)
-                    entry = ZipInfo(name)  # without the time: equal records are equal files
+                    entry = ZipInfo(name)  # no time: equal records produce equal files
                     entry.compress_type = ZIP_DEFLATED
                     with self._zip.open(entry, "w", force_zip64=True) as file:
                         copyfileobj(part, file)
@@ -227,8 +227,8 @@ class RotkiArchive:
 class Parquet:
     """The columns of the CSV: amounts as decimals, `datetime` as a timestamp.
 
-    decimal128(38, 18) is the widest that DuckDB, Polars and Spark read exactly. A larger amount is
-    an error and never rounded.
+    decimal128(38, 18) is the widest type that DuckDB, Polars and Spark read exactly. A larger
+    amount raises an error and is never rounded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -254,7 +254,7 @@ class Parquet:
         """Add records.
 
         Raises:
-            InvalidRequest: An amount has more digits than its column.
+            InvalidRequest: An amount has more digits than its column can hold.
         """
         rows = [flat(record) for record in records]
         self.rows += len(rows)
@@ -271,7 +271,7 @@ class Parquet:
         columns = (
             dict(zip(COLUMNS, zip(*self._held, strict=True), strict=True)) if self._held else {}
         )
-        self._held = []  # before what may be refused: `close` must not meet it again
+        self._held = []  # cleared first, because `close` must not write it again if it is refused
         if columns:
             columns["datetime"] = columns["timestamp"]
             for name in AMOUNTS:
@@ -291,9 +291,9 @@ class Parquet:
 
 
 class Workbook:
-    """An Excel workbook of the columns of the CSV: dates and numbers as such, times in UTC.
+    """An Excel workbook with the columns of the CSV: typed dates and numbers, times in UTC.
 
-    Excel's numbers have 15 digits; an amount with more is written as text, to keep every digit.
+    Excel's numbers have 15 digits; an amount with more is written as text to keep every digit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -304,9 +304,9 @@ class Workbook:
             raise InvalidRequest(
                 "Excel files need XlsxWriter; install it with `pip install onebook[xlsx]`."
             ) from None
-        path.open("wb").close()  # it would find only at the end that there can be no such file
+        path.open("wb").close()  # XlsxWriter would report an unwritable file only at the end
         self._path, self._failed = path, FileCreateError
-        # Rows go to a temporary file at once: a year of a busy account does not fit into memory.
+        # Rows go straight to a temporary file: a year of a busy account does not fit into memory.
         self._book = Book(path, {"constant_memory": True})
         self._head = self._book.add_format({"bold": True})
         self._time = self._book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss.000"})
@@ -359,7 +359,7 @@ class Workbook:
             sheet.write_number(row, column, float(value), self._places[places])
         elif isinstance(value, int):
             sheet.write_number(row, column, value, self._places[0])
-        else:  # never a formula, whatever it begins with
+        else:  # never a formula, whatever its first character
             sheet.write_string(row, column, str(value))
 
 
@@ -422,9 +422,9 @@ def _money(money: Money | UnsetType | None) -> Amount:
 
 
 def _harmless(cell: str | int | None) -> str | int | None:
-    """Escape a text that a spreadsheet would run as a formula (OWASP, CSV injection).
+    """Escape text that a spreadsheet would run as a formula (OWASP, CSV injection).
 
-    A text with a leading minus is a formula unless it is an amount, or amounts as in `fees_text`.
+    Text with a leading minus is a formula unless it is an amount, or amounts as in `fees_text`.
     """
     if isinstance(cell, str) and cell.startswith(FORMULA) and not _AMOUNTS.fullmatch(cell):
         return "'" + cell

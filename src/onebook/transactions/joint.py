@@ -1,4 +1,4 @@
-"""One answer for several accounts: records merged, everything else by account."""
+"""One answer for several accounts: records are merged, everything else is listed by account."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from onebook.clock import Clock
 from onebook.transactions.accounts import ALL
-from onebook.transactions.adapter import Coverage, ErrorEntry, SourceFailed
+from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport, SourceFailed
 from onebook.transactions.cursor import CursorState
 from onebook.transactions.own_transfers import OwnTransfers
 from onebook.transactions.reconciliation import OrderReport, Verification, verdict
@@ -21,17 +21,17 @@ from onebook.transactions.run import Merging, Run, Totals, emitted, exchange_fai
 
 
 class JointQuery(Struct, frozen=True, kw_only=True):
-    """A request of several accounts that can be executed.
+    """An executable request for several accounts.
 
     Args:
         parts: The query of each account.
-        words: The requested types, or the defaults of all accounts.
+        requested_types: The requested types, or the defaults of all accounts.
         digest: Identifies the query, the same for all its pages; cursors are bound to it.
     """
 
     request: TransactionsRequest
     parts: tuple[Query, ...]
-    words: tuple[str, ...]
+    requested_types: tuple[str, ...]
     limit: int | None
     digest: str
 
@@ -47,7 +47,7 @@ class JointQuery(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The accounts in words, for files and messages."""
+        """The accounts as text, for files and messages."""
         return ALL if isinstance(self.request.exchange, str) else "+".join(self.accounts)
 
     @property
@@ -57,10 +57,10 @@ class JointQuery(Struct, frozen=True, kw_only=True):
 
 
 class JointRun:
-    """The runs of several accounts as one run.
+    """Combines the runs of several accounts into one run.
 
     Args:
-        runs: The runs, which share `merging`.
+        runs: The runs; they share `merging`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class JointRun:
 
     @property
     def display(self) -> str:
-        """The accounts for people."""
+        """The accounts, for people."""
         return ", ".join(run.display for run in self._runs)
 
     @property
@@ -97,7 +97,7 @@ class JointRun:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Types that move money and that were not requested."""
+        """Types that move money but were not requested."""
         return tuple(dict.fromkeys(kind for run in self._runs for kind in run.left_out))
 
     @property
@@ -109,6 +109,11 @@ class JointRun:
     def waiting_s(self) -> float:
         """Seconds until the next request is allowed; 0 while a request is in flight."""
         return min(run.waiting_s for run in self._runs)
+
+    @property
+    def exports(self) -> list[PendingExport]:
+        """Exports of exchanges that this answer waits for, or does without."""
+        return [each for run in self._runs for each in run.exports]
 
     @property
     def cut_off(self) -> bool:
@@ -184,7 +189,7 @@ class JointRun:
         return Verification(holds, (), unproven, (), OrderReport(0, True, (), 0), (), proofs)
 
     def states(self, key_id: str) -> dict[str, CursorState] | None:
-        """State of the next page of each account; None if all have been read to their end."""
+        """State of the next page of each account; None if all have been read completely."""
         if all(run.state(key_id) is None for run in self._runs):
             return None
         states = {str(run.query.account): run.state(key_id, always=True) for run in self._runs}

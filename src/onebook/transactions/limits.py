@@ -1,8 +1,8 @@
 """Circuit breaker, retries, concurrent requests and waits of an exchange; rate limits: `pools`.
 
 - `Slots`: a number of concurrent requests, shared between API keys.
-- `Circuit`: after an answer that means "stop everything", no requests for a while.
-- `Retries`: successes earn retries, so that a broken exchange is not hammered.
+- `Circuit`: stops all requests for some time after an answer that demands it.
+- `Retries`: successes earn retries, so that a failing exchange is not hammered.
 - `Waits`: how long all requests wait for limits, for a message to the user.
 """
 
@@ -19,10 +19,10 @@ from onebook.transactions.adapter import SourceFailed
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
-ATTEMPTS_MAX: Final = 6  # of one page
+ATTEMPTS_MAX: Final = 6  # per page
 RETRIES_START: Final = 30.0
 RETRIES_MAX: Final = 60.0
-RETRIES_EARNED: Final = 0.2  # by each success
+RETRIES_EARNED: Final = 0.2  # per success
 
 
 class Waits:
@@ -125,7 +125,7 @@ class Slots:
 
 
 class Waiting:
-    """Futures in order: round-robin between keys, first come first served within one."""
+    """Waiting futures: round-robin between keys, first come first served within a key."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
@@ -142,12 +142,12 @@ class Waiting:
         return future
 
     def wake(self, key: str) -> bool:
-        """Wake the first waiter of a key; the key then goes behind all others."""
+        """Wake the first waiter of a key; the key then moves behind all others."""
         queue = self._queues.pop(key)
         woken = False
         while queue and not woken:
             future = queue.popleft()
-            if woken := not future.done():  # a cancelled one is done before its caller knows
+            if woken := not future.done():  # a cancelled future is done before its task knows
                 future.set_result(None)
         if queue:
             self._queues[key] = queue
@@ -172,7 +172,7 @@ class Circuit:
         self._until_s = 0.0
 
     def trip(self, open_s: float, failure: SourceFailed) -> None:
-        """Open the circuit because of a failure; never shortens the time for which it is open."""
+        """Open the circuit after a failure; never shortens the time that it stays open."""
         self.failure = failure
         self._until_s = max(self._until_s, self._clock.monotonic() + open_s)
 
@@ -195,7 +195,7 @@ class Retries:
         self._left = RETRIES_START
 
     def failed(self, failure: SourceFailed) -> None:
-        """Record a failed attempt: the error to report if there is no other."""
+        """Record a failed attempt; its error is reported if no other follows."""
         self.trouble = failure
 
     def succeeded(self) -> None:

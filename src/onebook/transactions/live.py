@@ -1,14 +1,14 @@
-"""New records of accounts as they happen, for subscriptions that have received the history.
+"""Live records: pushes new records of accounts to subscriptions that have received the history.
 
-One `AccountFollower` per account reads the newest part of the exchange's lists again and again, for
-all subscriptions of this node: at once when the private stream says that something happened
-(`private`), and at intervals, because streams lose messages and do not announce everything. What is
-pushed is always what the lists return, so a record has the id and the form of a later fetch.
+One `AccountFollower` per account reads the newest part of the exchange's lists repeatedly, for all
+subscriptions of this node: immediately when the private stream (`private`) reports an event, and at
+intervals, because streams lose messages and do not announce everything. Pushed records always come
+from the lists, so a record has the same id and form as in a later fetch.
 
-Each subscription knows what it has delivered: a record is pushed when its id is new to it, and
-again when its content has changed. Nothing is queued: a subscription that cannot take records is
-read for again from where it was. A read begins where the last complete one began, less an overlap,
-so a gap is closed by the first read after it.
+Each subscription remembers what it has delivered: a record is pushed when its id is new, and again
+when its content has changed. Nothing is queued: for a subscription that cannot take records,
+reading resumes where it stopped. Each read begins where the last complete one began, less an
+overlap, so the first read after a gap closes it.
 """
 
 import asyncio
@@ -54,21 +54,21 @@ log = logging.getLogger("onebook.transactions.live")
 class LiveLimits(Struct, frozen=True, kw_only=True):
     """Intervals and bounds of live transactions; `_s` are seconds."""
 
-    poll_s: float = 30.0  # between two reads of types that no stream announces
-    net_s: float = 300.0  # between two reads of types that the stream announces
-    hint_s: float = 0.1  # from a message of the stream to the read, so that one serves several
-    pace_s: float = 1.0  # between the beginnings of two reads
+    poll_s: float = 30.0  # between reads of types that no stream announces
+    net_s: float = 300.0  # between reads of types that the stream announces
+    hint_s: float = 0.1  # from a stream message to the read, which serves several messages
+    pace_s: float = 1.0  # between the starts of two reads
     unannounced_pace_s: float = 5.0  # the same for types that the stream does not announce
-    echoes_s: tuple[float, ...] = (2.0, 10.0)  # reads after a hint: lists can lag behind streams
-    sweep_s: float = 3_600.0  # between two reads of the time in which late records are expected
+    echoes_s: tuple[float, ...] = (2.0, 10.0)  # reads after a message: lists can lag behind streams
+    sweep_s: float = 3_600.0  # between rereads of the time in which late records are expected
     sweep_ms: int = 7 * DAY_MS
-    sweep_share: float = 0.05  # of the time that may be spent on them
-    overlap_ms: int = 600_000  # that each read goes back behind the one before
-    deadline_s: float = 600.0  # of one read
+    sweep_share: float = 0.05  # maximum share of the time spent on these rereads
+    overlap_ms: int = 600_000  # by which each read overlaps the previous one
+    deadline_s: float = 600.0  # per read
     retry_s: float = 1.0  # after a failed read or a lost stream; doubles
     retry_max_s: float = 60.0
-    batch_records: int = 1_000  # that are put in order and delivered together
-    ids_max: int = 100_000  # that a subscription remembers
+    batch_records: int = 1_000  # sorted and delivered together
+    ids_max: int = 100_000  # remembered per subscription
 
 
 LIVE_LIMITS: Final = LiveLimits()
@@ -79,7 +79,7 @@ class LivePart(Struct, frozen=True):
 
     Args:
         source: `stream` or `polling`.
-        delay_s: Seconds until a record is pushed once the exchange lists it, in normal operation.
+        delay_s: Seconds from the listing by the exchange to the push, in normal operation.
     """
 
     transaction_type: str
@@ -92,9 +92,9 @@ class LiveStatus(Struct, frozen=True):
 
     Args:
         state: `live`, or `interrupted` while the exchange cannot be read.
-        reason: Why it is interrupted, or why there is no stream: a sentence; null otherwise.
+        reason: Why it is interrupted, or why there is no stream, as a sentence; null otherwise.
         read_to_ms: Everything up to here has been pushed, Unix ms.
-        errors: The types that cannot be read.
+        errors: Types that cannot be read.
     """
 
     account: str
@@ -106,7 +106,7 @@ class LiveStatus(Struct, frozen=True):
 
 
 class LiveRecord(Struct, frozen=True):
-    """A record to push: its JSON, and whether it was pushed before with other content."""
+    """A record to push: its JSON, and whether other content was pushed for it before."""
 
     account: str
     changed: bool
@@ -114,7 +114,7 @@ class LiveRecord(Struct, frozen=True):
 
 
 class Subscriber(Protocol):
-    """Who receives what a subscription pushes."""
+    """Receives what a subscription pushes."""
 
     @property
     def slow(self) -> bool:
@@ -122,18 +122,18 @@ class Subscriber(Protocol):
         ...
 
     def push(self, record: LiveRecord) -> None:
-        """Take a record."""
+        """Receive a record."""
         ...
 
     def status(self, status: LiveStatus) -> None:
-        """Take the state of the subscription, whenever it changes."""
+        """Receive the state of the subscription after each change."""
         ...
 
 
 class TaggingReader:
-    """A reader that notes which query each record is from.
+    """A reader that notes the query of each record.
 
-    Several words of a request can stand for parts of one type, so its type alone does not say
+    Several words of a request can stand for parts of one type, so the type alone does not show
     whether a record was requested.
     """
 
@@ -162,7 +162,7 @@ class TaggingReader:
 
 
 def root_of(source: Source) -> str:
-    """The name of a source's query, or of all queries whose rows are joined with its rows."""
+    """The name of a source's query, or of all queries joined with it."""
     return source.joint or source.query.partition("/")[0]
 
 
@@ -184,18 +184,18 @@ class ReadRecord:
 
 
 def content_of(record: Record, bare: bytes | None = None) -> int:
-    """What tells a changed record from an equal one: not a time that is only that of the read."""
+    """The content that distinguishes a changed record: excludes a time that is only the read's."""
     if UNTIMED in record.incomplete:
         return hash(encode(replace(record, raw=UNSET, timestamp=0, datetime="")))
     return hash(encode(replace(record, raw=UNSET)) if bare is None else bare)
 
 
 class DeliveredRecords:
-    """What a subscription has delivered: the content of each record that can still change.
+    """Delivered records of a subscription: the content of each record that can still change.
 
     Args:
         from_ms: Older records are not pushed.
-        ids_max: When more are remembered, `from_ms` rises.
+        ids_max: Above this number of records, `from_ms` rises.
     """
 
     def __init__(self, from_ms: int, ids_max: int) -> None:
@@ -207,7 +207,7 @@ class DeliveredRecords:
         return len(self._seen)
 
     def note(self, record: Record, content: int) -> bool | None:
-        """Remember a record; return whether it is a changed one, None if it was delivered so."""
+        """Remember a record; return whether it has changed, or None if it was delivered already."""
         before = self._seen.get(record.transactionId)
         self._seen[record.transactionId] = record.timestamp, content
         if before is None:
@@ -215,7 +215,7 @@ class DeliveredRecords:
         return None if before[1] == content else True
 
     def forget(self, before_ms: int) -> None:
-        """Forget records that will not be read again; they are not pushed if they are."""
+        """Forget records that will not be read again; if they are, they are not pushed."""
         if len(self._seen) > self._ids_max:
             times = sorted(at_ms for at_ms, _ in self._seen.values())
             before_ms = max(before_ms, times[-self._ids_max // 2])
@@ -226,13 +226,13 @@ class DeliveredRecords:
 
 
 class LiveSubscription:
-    """One account of a client's subscription: which records it has, and which it still gets.
+    """One account of a client's subscription: delivered records, and what is still to push.
 
-    Make it before the history is read, `note` each of its records, then let it be followed.
+    Create it before the history is read, `note` each of its records, then have it followed.
 
     Args:
         query: The query of the history.
-        joint: Whether the history is of several accounts, so that records name theirs.
+        joint: Whether the history covers several accounts, so that records name theirs.
     """
 
     def __init__(
@@ -256,23 +256,23 @@ class LiveSubscription:
 
     @property
     def from_ms(self) -> int:
-        """Older records are not pushed."""
+        """Time before which records are not pushed."""
         return self._delivered.from_ms
 
     def note(self, record: Record) -> None:
-        """A record of the history was delivered."""
+        """Record that a record of the history was delivered."""
         self._delivered.note(record, content_of(record))
 
     def covered(self, kind: str, from_ms: int | None) -> None:
-        """The history of a type reaches back to a time; None: nothing of it was delivered.
+        """Record how far back the history of a type reaches; None: nothing of it was delivered.
 
-        What is older is part of its next page.
+        Older records are part of its next page.
         """
         floor_ms = self.query.to_ms if from_ms is None else from_ms
         self._floors[kind] = max(floor_ms, self._floors.get(kind, 0))
 
     def take(self, found: Sequence[ReadRecord]) -> None:
-        """Push what is new of records that were read, oldest first."""
+        """Push the new ones of the records that were read, oldest first."""
         for each in found:
             record = each.record
             if self._name is not None and not self.query.account.label:
@@ -298,29 +298,29 @@ class LiveSubscription:
         self._delivered.forget(before_ms)
 
     def inform(self, status: LiveStatus) -> None:
-        """Pass on a state that differs from the last one."""
+        """Report the state if it differs from the last one reported."""
         before, self.informed = self.informed, status
         if before is None or replace(before, read_to_ms=0) != replace(status, read_to_ms=0):
             self.subscriber.status(status)
 
 
 class AccountRun(Struct, frozen=True):
-    """A running read, and what identifies the credentials that it is made with."""
+    """A running read, and the identity of the credentials that it uses."""
 
     run: Run
     account_id: str
 
 
 class LivePorts(Protocol):
-    """What following needs of the service."""
+    """The functions of the service that a follower needs."""
 
     def read(
         self, query: Query, tap: Callable[[PageReader], PageReader]
     ) -> AbstractAsyncContextManager[AccountRun]:
-        """Start a query with the credentials of now.
+        """Start a query with the current credentials.
 
         Raises:
-            OnebookError: There are none.
+            OnebookError: There are no credentials.
         """
         ...
 
@@ -337,7 +337,7 @@ class LivePorts(Protocol):
         ...
 
     def poll_factor(self, query: Query) -> float:
-        """The polling interval of an account's exchange as a multiple of that of others."""
+        """The polling interval of an account's exchange relative to other exchanges."""
         ...
 
 
@@ -352,7 +352,7 @@ class FollowedStream:
 
 
 class AccountFollower:
-    """Reads what is new of one account, for all subscriptions to it. Owned: `close` it."""
+    """Reads new records of one account for all of its subscriptions. Must be closed."""
 
     def __init__(
         self,
@@ -378,7 +378,7 @@ class AccountFollower:
         self._refused_from: dict[str, int] = {}  # types that may not be read, and since when
         self._due: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
-        self._echo: dict[str, int] = {}  # by type: how many reads followed the last hint
+        self._echo: dict[str, int] = {}  # by type: number of reads since the last stream message
         self._sweep_at = clock.monotonic() + limits.sweep_s
         self._wake = asyncio.Event()
         self._backoff = Backoff(limits.retry_s, limits.retry_max_s, random.random)
@@ -397,12 +397,12 @@ class AccountFollower:
             self._tasks.append(task)
 
     def add(self, subscription: LiveSubscription) -> None:
-        """Push to a subscription what its history does not have."""
+        """Push to a subscription the records that its history lacks."""
         self.subscriptions.append(subscription)
         self._rewind(subscription.types, subscription.query.to_ms)
 
     def _rewind(self, types: Iterable[str], to_ms: int) -> None:
-        """Read types again from a time on, less the overlap, as soon as possible."""
+        """Reread types from a time, less the overlap, as soon as possible."""
         for kind in types:
             self._rewound[kind] = min(to_ms, self._rewound.get(kind, to_ms))
             self._due[kind] = 0.0
@@ -461,8 +461,8 @@ class AccountFollower:
             except OnebookError as error:
                 self._fail(error.message)
                 read = False
-            except Exception:  # ours: the subscription goes on with the next read
-                log.exception("%s: reading what is new failed.", self._name)
+            except Exception:  # our own bug: the subscription continues with the next read
+                log.exception("%s: reading new records failed.", self._name)
                 self._fail("Internal error; it has been logged.")
                 read = False
             outcome = "ok" if read else "failed"
@@ -491,14 +491,14 @@ class AccountFollower:
                 pass
 
     async def _read_due(self, now_s: float) -> bool:
-        """Read the types that are due; return whether all of them could be."""
+        """Read the types that are due; return whether all could be read."""
         limits, now_ms = self._limits, self._clock.wall_ms()
         sweeping = now_s >= self._sweep_at
         types = [kind for kind, at_s in self._due.items() if sweeping or at_s <= now_s]
         if not types or not self.subscriptions:
             return True
         for kind in types:
-            # Before the read: what the stream says meanwhile is read after it.
+            # Before the read, so that stream messages during the read cause another.
             self._due[kind] = now_s + self._next_s(kind)
             to_ms = self._rewound.pop(kind, now_ms)
             self._read_to[kind] = min(to_ms, self._read_to.get(kind, to_ms))
@@ -531,7 +531,7 @@ class AccountFollower:
         return not failed
 
     def _next_s(self, kind: str) -> float:
-        """Seconds until a type that was just read has to be read again."""
+        """Seconds until a type that was just read is read again."""
         echo = self._echo.get(kind, len(self._limits.echoes_s))
         if echo < len(self._limits.echoes_s):
             self._echo[kind] = echo + 1
@@ -589,7 +589,7 @@ class AccountFollower:
         return {each.transaction_type for each in again}
 
     async def _batches(self, run: Run) -> AsyncGenerator[list[Record]]:
-        """The records of a run, oldest first within each batch."""
+        """Yield the records of a run, oldest first within each batch."""
         found: list[Record] = []
         async with aclosing(run.records(self._limits.deadline_s)) as batches:
             async for batch in batches:
@@ -600,7 +600,7 @@ class AccountFollower:
         yield found[::-1]
 
     def _deliver(self, records: list[Record], queries: dict[str, set[str]]) -> set[str]:
-        """Push to every subscription; return the types of those that could not take it."""
+        """Push to every subscription; return the types of those that could not take records."""
         found = [ReadRecord(each, queries[each.transactionId]) for each in records]
         slow: set[str] = set()
         for each in tuple(self.subscriptions):
@@ -632,7 +632,7 @@ class AccountFollower:
         return next((each.why_lost for each in self._streams if each.why_lost), None)
 
     def parts(self, subscription: LiveSubscription) -> tuple[LivePart, ...]:
-        """How each type of a subscription that can be read is kept up to date now."""
+        """How each readable type of a subscription is kept up to date now."""
         failed = {each.transaction_type for each in self._errors}
         return tuple(
             LivePart(kind, STREAM, self._limits.echoes_s[-1])
@@ -659,7 +659,7 @@ class AccountFollower:
 
 
 class LiveAccounts:
-    """The followers of a node, one for each account that has subscriptions. Close it."""
+    """The followers of a node, one per account with subscriptions. Must be closed."""
 
     def __init__(
         self,
@@ -677,7 +677,7 @@ class LiveAccounts:
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self, subscription: LiveSubscription) -> None:
-        """Begin to push to a subscription."""
+        """Start pushing to a subscription."""
         query = subscription.query
         place = query.name, query.environment
         follower = self._followers.get(place)
@@ -689,7 +689,7 @@ class LiveAccounts:
         metrics.LIVE_SUBSCRIPTIONS.labels(query.account.exchange).inc()
 
     def parts(self, subscription: LiveSubscription) -> tuple[LivePart, ...]:
-        """How each type of a subscription is kept up to date now, or when it begins."""
+        """How each type of a subscription is or will be kept up to date."""
         query = subscription.query
         follower = self._followers.get((query.name, query.environment))
         if follower is not None:
@@ -698,7 +698,7 @@ class LiveAccounts:
         return tuple(LivePart(kind, POLLING, poll_s) for kind in subscription.types)
 
     def leave(self, subscription: LiveSubscription) -> None:
-        """Push nothing more; an account without subscriptions is not read any more."""
+        """Stop pushing to a subscription; an account without subscriptions is no longer read."""
         query = subscription.query
         place = query.name, query.environment
         follower = self._followers.get(place)

@@ -1,16 +1,16 @@
-"""Helpers for mapping rows of an exchange: texts, numbers, required fields, amounts of money.
+"""Helpers that map rows of an exchange: texts, numbers, required fields, amounts of money.
 
-In rows "" means absent and "0" means zero, and a number may be text or a JSON number: both are read
+In rows "" means absent and "0" means zero. A number may be text or a JSON number; both are read
 exactly.
 
-A *pattern* is a record with the fields that rows of one kind share, such as fills of one market,
-side and type, or deposits of one coin and status. A cached function makes it once; the record of a
-row is the pattern with the row's own fields replaced. Two rules:
+A *pattern* is a record with the fields shared by rows of one kind, such as fills of one market,
+side and type, or deposits of one coin and status. A cached function creates it once; the record of
+a row is the pattern with the row's own fields replaced. Two rules:
 
-- A pattern depends only on the arguments of its function. They are its key in the cache, so it
-  cannot be out of date: a market that was reloaded is another argument.
-- One `replace` names at most 14 fields: CPython makes a call with more than 30 values (a name
-  counts as one) through a dict, at five times the cost. Orders and all rare rows are written as
+- A pattern depends only on the arguments of its function. They are its cache key, so it is never
+  out of date: a reloaded market is a different argument.
+- One `replace` sets at most 14 fields: CPython makes calls with more than 30 values (a name counts
+  as one) through a dict, at five times the cost. Orders and all rare rows are written as
   `Record(...)` in full, which is fast enough for them.
 """
 
@@ -33,7 +33,7 @@ from onebook.transactions.record import (
     money,
 )
 
-PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
+PATTERNS_MAX: Final = 4_096  # per kind; a busy account needs about a hundred
 LINE: Final = "ledger"  # the type of ledger entries; a part of ids: never changes
 
 # Looked up once: a member of an enumeration is slow to find, and every row has a direction.
@@ -52,7 +52,7 @@ class Meaning(NamedTuple):
 
 
 def blank_record(exchange: str) -> Record:
-    """Return the record of an exchange from which its patterns are made."""
+    """Return the blank record from which an exchange's patterns are made."""
     return Record(
         transactionId="",
         timestamp=0,
@@ -121,18 +121,18 @@ def change_words(pattern: Record, currency: str, change: str, amount: str) -> st
 
 
 def text(row: Row, name: str) -> str | None:
-    """A text; None if absent or empty."""
+    """Text; None if absent or empty."""
     return texts(row, name)[0]
 
 
 def text_or_empty(row: Row, name: str) -> str:
-    """A text, "" if absent: for ids."""
+    """Text, "" if absent: for ids."""
     value = row.get(name)
     return "" if value is None else str(value)
 
 
 def digits(row: Row, name: str) -> str | None:
-    """A number in canonical text."""
+    """A number as canonical text."""
     return canonical(row.get(name))
 
 
@@ -145,8 +145,8 @@ def nonzero(row: Row, name: str) -> str | None:
 def require(value: str | None, name: str) -> str:
     """Return a field without which a row is unreadable.
 
-    Two rows without an id would count as one event, and a row without an amount or a coin as an
-    event that moved nothing.
+    Otherwise two rows without an id would count as one event, and a row without an amount or coin
+    as an event that moved nothing.
 
     Raises:
         ValueError: The field is absent or empty.
@@ -157,14 +157,14 @@ def require(value: str | None, name: str) -> str:
 
 
 def require_unsigned(amount: str | None) -> str:
-    """Return an amount without a sign; another field has its direction.
+    """Return an unsigned amount; its direction is in another field.
 
     Raises:
-        ValueError: The amount is absent, or below zero.
+        ValueError: The amount is absent or negative.
     """
     found = require(amount, "amount")
     if found[0] == "-":
-        raise ValueError("The amount is below zero.")
+        raise ValueError("The amount is negative.")
     return found
 
 
@@ -176,7 +176,7 @@ def as_money(currency: str | None, amount: str | None) -> Money | None:
 
 
 def first_fee(fees: tuple[Fee, ...]) -> Money | None:
-    """The first fee, for the documented field that holds one."""
+    """The first fee, for the documented field that takes only one."""
     if not fees or fees[0].currency is None:
         return None
     return money(fees[0].currency, fees[0].amount)

@@ -1,7 +1,7 @@
 """Markets of an exchange: cached instrument lists, and sources that are queried by symbol.
 
-The market of a symbol that is no longer listed (delisted, expired) is parsed from its name, if the
-exchange's names allow it.
+The market of a symbol that is no longer listed (delisted, expired) is derived from its name, where
+the exchange's naming allows it.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from onebook.transactions.limits import Retries
 from onebook.transactions.record import Record, TradedMarket
 from onebook.transactions.windows import CursorChain
 
-GUESSES_MAX: Final = 20_000  # symbols read from their names
+GUESSES_MAX: Final = 20_000  # symbols parsed from their names
 MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
 
 InstrumentRow = Mapping[str, Any]
-SYMBOL_PAGES_MAX: Final = 500  # of one window
+SYMBOL_PAGES_MAX: Final = 500  # per window
 
 
 class Markets:
-    """Every symbol that an account may have traded.
+    """All symbols that an account may have traded.
 
     Args:
         listed: Maps a row of the exchange's instrument list to a market.
@@ -51,7 +51,7 @@ class Markets:
             self._known[category, market.symbol] = market
 
     def find(self, category: str, symbol: str) -> TradedMarket:
-        """The market of a symbol; coins are None if its name does not reveal them."""
+        """The market of a symbol; its coins are None if the name does not reveal them."""
         key = (category, symbol)
         market = self._known.get(key) or self._guessed.get(key)
         if market is None:
@@ -62,12 +62,12 @@ class Markets:
 
 
 def unknown_market(category: str, symbol: str) -> TradedMarket:
-    """A market of which only the symbol is known."""
+    """Return a market of which only the symbol is known."""
     return TradedMarket(symbol, category, None, None, None, None, None)
 
 
 class MarketCache:
-    """The markets of one environment, fetched when first needed and once an hour.
+    """The markets of one environment, fetched on first use and then hourly.
 
     Args:
         markets: Filled from the lists.
@@ -107,16 +107,17 @@ class MarketCache:
                 async for rows in pages:
                     self.markets.load(category, rows)
         except (SourceFailed, LookupError, TypeError, ValueError) as error:
-            # Names reveal nearly all coins: without the list a few delisted symbols lack theirs.
+            # Names reveal nearly all coins: without the list, only a few delisted symbols lack
+            # theirs.
             self._log.warning(
                 "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
             )
-        # Not before the end: a load that is cancelled has to be done again.
+        # Only at the end: a cancelled load has to be repeated.
         self._loaded_ms[category] = self._clock.wall_ms()
 
 
 def _why(error: Exception) -> str:
-    """The reason of a failure for the log; the text of a foreign exception may hold secrets."""
+    """The reason of a failure, for the log; text of a foreign exception may contain secrets."""
     if isinstance(error, SourceFailed):
         return f"{error.reason.value}: {error.message}"
     return f"{FailureReason.UNREADABLE.value}: the answer does not have the documented form."
@@ -125,7 +126,7 @@ def _why(error: Exception) -> str:
 async def pages_along(
     ask: Callable[[str], Awaitable[Page]], *, pages_max: int = SYMBOL_PAGES_MAX
 ) -> AsyncGenerator[Page]:
-    """Every page of a query along the exchange's cursor.
+    """Yield every page of a query along the exchange's cursor.
 
     Raises:
         SourceFailed: The query has more pages than the limit, or a cursor repeats.
@@ -140,11 +141,11 @@ async def pages_along(
 
 
 class SymbolFanOut:
-    """One account's symbols by category and window, and whole windows of sources by symbol.
+    """One account's symbols by category and window, and complete windows of sources by symbol.
 
     Args:
         traded: Fetches the symbols of a category that were traded in a window.
-        margin_ms: Time before and after a window in which traded symbols are looked up.
+        margin_ms: Time before and after a window for which traded symbols are looked up.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class SymbolFanOut:
     async def page(
         self, category: str, window: Window, ask: Callable[[str, str], Awaitable[Page]]
     ) -> Page:
-        """Fetch a whole window as one page: all pages of every symbol.
+        """Fetch an entire window as one page: all pages of every symbol.
 
         Args:
             ask: Fetches the page of a symbol at a cursor.

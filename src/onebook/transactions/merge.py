@@ -1,13 +1,12 @@
-"""Records in order as they become final: sorted, joined, deduplicated, merged newest first.
+"""Puts records in order as they become final: sorts, joins, deduplicates, merges newest first.
 
 An `Outlet` takes the pages of one walker, or of several whose rows are joined, and emits a record
-once nothing newer can arrive. Its *watermark* says how far it has come: all records with a later
-time have been emitted, so a merge of outlets need not wait for one without records. `merged` makes
-one sequence of all outlets, ties by id.
+once nothing newer can arrive. Its *watermark* is its progress: all records with a later time have
+been emitted, so a merge of outlets need not wait for one without records. `merged` merges all
+outlets into one sequence, ties by id.
 
-Rows of one event are *joined* before that (`Joiner`): an event with several rows is complete once
-everything that its group could still contain has been read, whatever page, window or source it is
-in.
+Rows of one event are *joined* first (`Joiner`): an event with several rows is complete once
+everything that could still belong to its group has been read, in whatever page, window or source.
 """
 
 import asyncio
@@ -19,23 +18,23 @@ from typing import Final
 from onebook.transactions.adapter import EventRow, Page, SourceFailed
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 
-BATCH_MAX: Final = 200  # records between two turns of the event loop
+BATCH_MAX: Final = 200  # records between two yields to the event loop
 UNPLACED_MAX: Final = 40  # ids in a cursor
-UNPLACED_CHARS: Final = 18  # of an id: 64 bits
-RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
-SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has begun
-DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
+UNPLACED_CHARS: Final = 18  # per id: 64 bits
+RECENT_MAX: Final = 2_000  # ids by which a repeated row is recognised
+SMALL_ANSWER: Final = 100  # up to this size nothing is read ahead before every source has begun
+DEMAND_MAX: Final = 1_000  # up to here, computing how far back the answer reaches pays off
 NOTHING_LEFT_MS: Final = -(1 << 61)
 NOT_STARTED_MS: Final = 1 << 61
 READY_MAX: Final = 500
-HELD_MAX: Final = 5_000  # rows of several walkers that wait for the slowest of them
+HELD_MAX: Final = 5_000  # rows of several walkers that wait for the slowest one
 
 Keyed = tuple[RecordKey, Record]
 Join = Callable[[list[list[EventRow]]], Awaitable[Page]]
 
 
 class Range:
-    """Records a walker has to read.
+    """Records that a walker has to read.
 
     Args:
         from_ms: Oldest record time, inclusive.
@@ -52,7 +51,7 @@ class Range:
 
 
 class EventGroup:
-    """The rows of one event that were read so far."""
+    """The rows of one event that have been read so far."""
 
     __slots__ = ("newest_ms", "oldest_ms", "rows")
 
@@ -94,12 +93,12 @@ class Joiner:
 
     @property
     def held(self) -> int:
-        """Rows of groups that are not complete."""
+        """Number of rows in incomplete groups."""
         return sum(len(each.rows) for groups in self._groups.values() for each in groups)
 
     @property
     def newest_ms(self) -> int:
-        """The time of the newest row of a group that is not complete."""
+        """The time of the newest row in an incomplete group."""
         times = (each.newest_ms for groups in self._groups.values() for each in groups)
         return max(times, default=NOTHING_LEFT_MS)
 
@@ -117,7 +116,7 @@ class Joiner:
         groups.append(EventGroup(row))
 
     def complete(self, watermark_ms: int) -> list[list[EventRow]]:
-        """Remove and return the groups to which no row can be added any more, newest first."""
+        """Remove and return the groups that can no longer grow, newest first."""
         done: list[EventGroup] = []
         held: dict[str, list[EventGroup]] = {}
         last_ms = watermark_ms + self._span_ms
@@ -151,11 +150,11 @@ class Sorter:
 
     @property
     def held(self) -> int:
-        """Records that are not final."""
+        """Number of records that are not final."""
         return len(self._held)
 
     def push(self, records: list[Record], *, snapshot: bool) -> None:
-        """Add records; those out of range or already delivered are dropped."""
+        """Add records; drop those that are out of range or already delivered."""
         for record in records:
             key = key_of(record)
             if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
@@ -171,7 +170,7 @@ class Sorter:
         return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
 
     def _snapshot_wanted(self, key: RecordKey) -> bool:
-        """Select undelivered rows of a snapshot by id, because its time differs by page."""
+        """Select undelivered rows of a snapshot by id, because its time differs between pages."""
         return key.record_id > self._wanted.after.record_id
 
     def release(self, watermark_ms: int) -> Iterator[Keyed]:
@@ -193,7 +192,7 @@ class Outlet:
     Args:
         wanted: The range to read.
         progress: Set whenever records may have become available.
-        join: Makes records of groups of rows.
+        join: Builds records from groups of rows.
         join_ms: See `Source`.
         dropped: Types of records that were not requested.
         held_max: Records and rows of several walkers that may wait for the slowest of them.
@@ -249,12 +248,12 @@ class Outlet:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all records were read and delivered, without a failure."""
+        """Whether all records were read and delivered without a failure."""
         return self.finished and not self.ready and self.failure is None
 
     @property
     def disordered(self) -> int:
-        """Records that arrived after newer ones: the exchange did not keep its own order."""
+        """Number of records that arrived after newer ones: the exchange broke its own order."""
         return self._sorter.disordered
 
     @property
@@ -269,7 +268,7 @@ class Outlet:
     async def accept(
         self, number: int, page: Page, watermark_ms: int, *, snapshot: bool = False
     ) -> int:
-        """Add a page of a walker, which has read all records later than a time.
+        """Add a page of a walker that has read all records later than a time.
 
         Returns:
             Number of rows that could not be joined.
@@ -300,7 +299,7 @@ class Outlet:
             return unreadable
 
     def fail(self, failure: SourceFailed) -> None:
-        """Record a walker's failure; no further record is joined or emitted."""
+        """Record a walker's failure; no further records are joined or emitted."""
         self.failure = self.failure or failure
         self._moved.set()
 
@@ -309,7 +308,7 @@ class Outlet:
             raise self.failure
 
     async def keep_pace(self, came_ms: int) -> None:
-        """Wait while too much is held for walkers that are behind a time."""
+        """Block while too much is held for walkers that have not reached a time."""
         while (
             self.shared
             and self.failure is None
@@ -325,7 +324,7 @@ class Outlet:
         self._sorter.push(records, snapshot=snapshot)
 
     async def _advance(self, number: int, watermark_ms: int) -> int:
-        """Join complete groups, and emit final records; block while the output buffer is full."""
+        """Join complete groups and emit final records; block while the output buffer is full."""
         self._came[number] = min(self._came[number], watermark_ms)
         watermark_ms, unreadable = max(self._came), 0
         groups = self._joiner.complete(watermark_ms)
@@ -345,7 +344,7 @@ class Outlet:
         return unreadable
 
     def pop(self) -> Keyed:
-        """The next record and its place; there must be one in `ready`."""
+        """Remove and return the next record and its place; `ready` must not be empty."""
         keyed = self.ready.popleft()
         self.delivered = keyed[0]
         if len(self.ready) < READY_MAX // 2:
@@ -373,7 +372,7 @@ class Demand:
         begun = self._open or all(outlet.begun or outlet.finished for outlet in outlets)
         horizon_ms = self._horizon_ms
         if sum(len(outlet.ready) for outlet in outlets) >= left:
-            # Two sources of one event count once.
+            # An event found in two sources counts once.
             keys = {keyed[0] for outlet in outlets for keyed in outlet.ready}
             if len(keys) >= left:
                 horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
@@ -382,7 +381,7 @@ class Demand:
             self._changed.set()
 
     def needs(self, newest_ms: int) -> bool:
-        """Whether records of this time and older may still be in the answer."""
+        """Whether records of this time and older may still be part of the answer."""
         return self._open and newest_ms >= self._horizon_ms
 
     async def wanted(self, newest_ms: int) -> None:
@@ -393,10 +392,10 @@ class Demand:
 
 
 class Once:
-    """Drops repeated events, which two sources return: a query and the same query filtered.
+    """Drops repeated events, which arrive when a query and its filtered variant are both read.
 
-    An event has the same position in both, unless its row has no time: its position then follows
-    from its neighbours, which differ between lists and between answers.
+    An event has the same position in both, unless its row has no time: its position then depends on
+    its neighbours, which differ between lists and between answers.
 
     Args:
         unplaced: The value of `unplaced` at the end of the previous answer.
@@ -408,11 +407,11 @@ class Once:
 
     @property
     def unplaced(self) -> tuple[str, ...]:
-        """Ids of the newest records without a time of their own, for the cursor."""
+        """Ids of the newest records without their own time, for the cursor."""
         return tuple(self._unplaced)[-UNPLACED_MAX:]
 
     def passes(self, keyed: Keyed) -> bool:
-        """Whether this event is seen for the first time."""
+        """Whether this event has not been seen before."""
         record_id = keyed[0].record_id
         if record_id == self._last_id:
             return False
@@ -435,8 +434,8 @@ async def merged(
 ) -> AsyncGenerator[list[Keyed]]:
     """Yield the records of all outlets in order, in small batches as their order becomes final.
 
-    A record is emitted once no outlet can still return a newer one: those with records ready
-    are compared by their first, those without by their watermark.
+    A record is emitted once no outlet can still return a newer one: outlets with ready records are
+    compared by their first record, the others by their watermark.
     """
     left, once = limit, once or Once()
     while left is None or left > 0:
@@ -446,7 +445,7 @@ async def merged(
         if batch:
             left = None if left is None else left - len(batch)
             yield batch
-            await asyncio.sleep(0)  # the caller has encoded them: others have their turn
+            await asyncio.sleep(0)  # the caller has just encoded them: yield to other tasks
         elif all(outlet.finished and not outlet.ready for outlet in outlets):
             return
         else:
@@ -456,7 +455,7 @@ async def merged(
 
 
 def _certain(outlets: Sequence[Outlet], left: int, once: Once) -> list[Keyed]:
-    """Records whose order is final, at most `left`."""
+    """Remove and return records whose order is final, at most `left`."""
     batch: list[Keyed] = []
     watermark_ms = max((_watermark(outlet) for outlet in outlets), default=NOTHING_LEFT_MS)
     while len(batch) < left and (outlet := _next(outlets, watermark_ms)):
@@ -474,7 +473,7 @@ def _watermark(outlet: Outlet) -> int:
 
 
 def _next(outlets: Sequence[Outlet], watermark_ms: int) -> Outlet | None:
-    """The outlet whose first record is the newest, if no outlet can return a newer one."""
+    """The outlet with the newest first record, unless another could still return a newer one."""
     first: Outlet | None = None
     for outlet in outlets:
         if outlet.ready and (first is None or outlet.ready[0][0] < first.ready[0][0]):

@@ -1,7 +1,7 @@
 """Prometheus metrics of the transaction interface: requests to exchanges, records delivered.
 
-Requests to exchanges are rare, so they are counted one by one; records are counted by batch.
-No label ever holds a key, an account or a symbol.
+Requests to exchanges are rare and counted one by one; records are counted by batch. No label ever
+contains a key, an account or a symbol.
 """
 
 from typing import Final
@@ -15,21 +15,21 @@ REQUESTS: Final = Counter(
     ["exchange", "outcome"],
 )
 RETRIES: Final = Counter(
-    "onebook_transactions_retries", "Requests that were sent to the exchange again.", ["exchange"]
+    "onebook_transactions_retries", "Requests to the exchange that were retried.", ["exchange"]
 )
 WAITED: Final = Counter(
     "onebook_transactions_limit_wait_seconds",
-    "Time that requests waited for their turn under the exchange's limits.",
+    "Time that requests waited for the exchange's rate limits.",
     ["exchange"],
 )
 TRIPS: Final = Counter(
     "onebook_transactions_circuit_trips",
-    "Answers (HTTP 403) after which nothing is asked of the exchange for a while.",
+    "Answers (HTTP 403) after which requests to the exchange are paused.",
     ["exchange"],
 )
 OPEN_UNTIL: Final = Gauge(
     "onebook_transactions_circuit_open_until_timestamp_seconds",
-    "Until when nothing is asked of the exchange, Unix time; open while it lies ahead.",
+    "End of the pause in requests to the exchange, Unix time; open while it is in the future.",
     ["exchange"],
 )
 RECORDS: Final = Counter(
@@ -37,12 +37,12 @@ RECORDS: Final = Counter(
 )
 UNREADABLE: Final = Counter(
     "onebook_transactions_unreadable_rows",
-    "Rows of the exchange that did not fit the mapping; records give them as `other`.",
+    "Rows of the exchange that could not be mapped; their records are of kind `other`.",
     ["exchange"],
 )
 UNKNOWN: Final = Counter(
     "onebook_transactions_unknown_kinds",
-    "Records of kind `other`: the exchange uses a word that the mapping does not know.",
+    "Records of kind `other` because the mapping does not know the exchange's word.",
     ["exchange"],
 )
 COLLECTED: Final = Counter(
@@ -54,45 +54,54 @@ COLLECTIONS: Final = Counter(
     "failed.",
     ["exchange", "outcome"],
 )
+EXPORTS: Final = Counter(
+    "onebook_transactions_exports",
+    "Exports that exchanges make on request, by what happened: requested, stored (downloaded and "
+    "checked) or failed.",
+    ["exchange", "outcome"],
+)
+EXPORT_BYTES: Final = Gauge(
+    "onebook_transactions_export_bytes", "Bytes of the directory of exports, when one was stored."
+)
 
 REFUSED: Final = Counter(
     "onebook_transactions_refused",
-    "Requests refused because the key (429) or the node (503) has too many under way.",
+    "Requests refused because the key (429) or the node (503) has too many running.",
     ["limit"],
 )
-RUNNING: Final = Gauge("onebook_transactions_running", "Requests under way.")
+RUNNING: Final = Gauge("onebook_transactions_running", "Running requests.")
 UNREAD: Final = Counter(
-    "onebook_transactions_unread", "Streamed answers ended because the client read nothing."
+    "onebook_transactions_unread", "Streamed answers ended because the client stopped reading."
 )
 LIVE_SUBSCRIPTIONS: Final = Gauge(
     "onebook_transactions_live_subscriptions",
-    "Subscriptions that get new records as they happen.",
+    "Subscriptions to live records.",
     ["exchange"],
 )
 LIVE_RECORDS: Final = Counter(
-    "onebook_transactions_live_records", "New and changed records that were pushed.", ["exchange"]
+    "onebook_transactions_live_records", "New and changed records pushed.", ["exchange"]
 )
 LIVE_READS: Final = Counter(
     "onebook_transactions_live_reads",
-    "Reads of what is new in an account, by outcome: ok or failed.",
+    "Reads of an account's new records by outcome: ok or failed.",
     ["exchange", "outcome"],
 )
 LIVE_STREAMS: Final = Gauge(
-    "onebook_transactions_live_streams", "Private streams of accounts that are open.", ["exchange"]
+    "onebook_transactions_live_streams", "Open private streams of accounts.", ["exchange"]
 )
 LIVE_STREAM_LOSSES: Final = Counter(
     "onebook_transactions_live_stream_losses",
-    "Private streams of accounts that ended, by the exchange or with the last subscription.",
+    "Private streams ended by the exchange, or because the last subscription ended.",
     ["exchange"],
 )
 
 OK: Final = "ok"
 TOO_OLD: Final = "too_old"
 CURSOR_GONE: Final = "cursor_gone"
-CANCELLED: Final = "cancelled"  # the client has gone
+CANCELLED: Final = "cancelled"  # the client disconnected
 KEY: Final = "key"
 NODE: Final = "node"
 
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# A counter without a sample is absent, and `increase` misses its first count.
 for _limit in (KEY, NODE):
     REFUSED.labels(_limit)

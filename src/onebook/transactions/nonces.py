@@ -1,10 +1,10 @@
-"""Nonces that rise for each exchange key, over the tasks and processes of a machine and restarts.
+"""Rising nonces for each exchange key, across the tasks, processes and restarts of a machine.
 
-A nonce is Unix time in nanoseconds, the finest scale used by clients of exchanges: after a nonce of
-a finer clock, a key refuses those of a coarser one for ever. The file of a key holds its last
-nonce, so that a clock may step back. Its lock is held from making the nonce until the answer,
-because requests must arrive in the order of their nonces. Nodes on other machines share only the
-clock: if two requests of a key overtake each other, one is refused and retried.
+A nonce is Unix time in nanoseconds, the finest unit used by exchange clients: after a nonce in a
+finer unit, a key refuses all in a coarser one. The file of a key stores its last nonce, so that the
+clock may step back. Its lock is held from creating the nonce until the answer, because requests
+must arrive in the order of their nonces. Nodes on other machines share only the clock: if two
+requests of a key overtake each other, one is refused and retried.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from onebook.files import try_lock
 from onebook.transactions.adapter import FailureReason, SourceFailed
 
 LOCK_PAUSE_S: Final = 0.02
-LOCK_WAIT_S: Final = 120.0  # several attempts of another process, with their timeouts
+LOCK_WAIT_S: Final = 120.0  # several attempts of another process, including their timeouts
 FILE_MODE: Final = 0o600
-DIGITS_MAX: Final = 20  # of an unsigned number of 64 bits
+DIGITS_MAX: Final = 20  # of an unsigned 64-bit number
 
 log = logging.getLogger("onebook.transactions")
 
@@ -32,7 +32,7 @@ class Nonces:
 
     Args:
         folder: Folder of their files; None: nonces rise only within this process.
-        exchange: A part of the files' names, which reveal no key.
+        exchange: Part of the file names, which do not reveal the key.
     """
 
     def __init__(self, folder: Path | None, exchange: str, clock: Clock) -> None:
@@ -43,10 +43,10 @@ class Nonces:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator["KeyTurn"]:
-        """Lock the key: other processes of this machine cannot use it meanwhile.
+        """Lock the key, so that no other process of this machine can use it.
 
         Raises:
-            SourceFailed: Another process holds it for too long.
+            SourceFailed: Another process holds it too long.
         """
         descriptor = self._open(key)
         if descriptor is None:
@@ -59,7 +59,7 @@ class Nonces:
             os.close(descriptor)
 
     def next(self, key: str, descriptor: int | None) -> int:
-        """A nonce above every one before it."""
+        """A nonce above all previous ones."""
         last = self._last.get(key, 0)
         if descriptor is not None:
             text = os.pread(descriptor, DIGITS_MAX, 0)
@@ -80,7 +80,7 @@ class Nonces:
             return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             log.warning(
-                "Nonces cannot be kept in %s (%s): do not use one %s key in two processes.",
+                "Cannot store nonces in %s (%s): do not use one %s key in two processes.",
                 self._folder, error.strerror, self._exchange,
             )  # fmt: skip
             self._folder = None
@@ -99,7 +99,7 @@ class Nonces:
 
 
 class KeyTurn:
-    """The right to use a key now."""
+    """Exclusive use of a key."""
 
     def __init__(self, nonces: Nonces, key: str, descriptor: int | None) -> None:
         self._nonces = nonces

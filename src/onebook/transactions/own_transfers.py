@@ -1,7 +1,7 @@
 """Finds withdrawals from one account that are deposits at another account of the same owner; pure.
 
 Nothing is guessed: a withdrawal and a deposit are one transfer if the data of the exchanges say so
-(`Evidence`), and no other record could take the place of either. Pairs that only look alike stay
+(`TransferEvidence`), and no other record could take the place of either. Pairs that only look alike stay
 two events and are named.
 
 Records arrive newest first. A record is decided once all records within `HELD_MS` of it were read,
@@ -28,7 +28,7 @@ UNCLEAR_MAX: Final = 100
 Key = tuple[str, ...]
 
 
-class Evidence(StrEnum):
+class TransferEvidence(StrEnum):
     """What proves that a withdrawal and a deposit are one transfer."""
 
     TRANSACTION = "transaction"  # one transaction of a chain, one amount
@@ -45,10 +45,10 @@ class TransferPair(Struct, frozen=True):
     to_account: str
     asset: str
     amount: str
-    evidence: Evidence
+    evidence: TransferEvidence
 
 
-class Side(Struct, eq=False):
+class TransferSide(Struct, eq=False):
     """One side of what may be a transfer.
 
     Args:
@@ -73,11 +73,11 @@ class Side(Struct, eq=False):
     def places(self) -> Iterator[Key]:
         """Where the other side is looked up, the best evidence first."""
         if self.tx_hash:
-            yield (Evidence.TRANSACTION, *self.what, self.tx_hash)
+            yield (TransferEvidence.TRANSACTION, *self.what, self.tx_hash)
         for each in self.ids:
-            yield (Evidence.EXCHANGE, *self.what, self.exchange, each)
+            yield (TransferEvidence.EXCHANGE, *self.what, self.exchange, each)
         if self.address:
-            yield (Evidence.ADDRESS, *self.what, self.address)
+            yield (TransferEvidence.ADDRESS, *self.what, self.address)
         if not self.within:
             yield ("amount", *self.what)
             if self.tx_hash:
@@ -91,8 +91,8 @@ class OwnTransfers:
         self.count = 0
         self.pairs: list[TransferPair] = []
         self.unclear: list[Unproven] = []
-        self._sides: dict[Key, list[Side]] = defaultdict(list)
-        self._open: deque[Side] = deque()  # newest first
+        self._sides: dict[Key, list[TransferSide]] = defaultdict(list)
+        self._open: deque[TransferSide] = deque()  # newest first
 
     @property
     def held(self) -> int:
@@ -127,18 +127,18 @@ class OwnTransfers:
             if not found:
                 del self._sides[key]
 
-    def _decide(self, side: Side) -> None:
+    def _decide(self, side: TransferSide) -> None:
         for key in side.places():
-            if key[0] in (Evidence.TRANSACTION, Evidence.EXCHANGE):
+            if key[0] in (TransferEvidence.TRANSACTION, TransferEvidence.EXCHANGE):
                 decided = self._by_id(side, key)
-            elif key[0] == Evidence.ADDRESS:
+            elif key[0] == TransferEvidence.ADDRESS:
                 decided = self._by_address(side, key)
             else:
                 decided = self._look_alike(side, key)
             if decided:
                 return
 
-    def _by_id(self, side: Side, key: Key) -> bool:
+    def _by_id(self, side: TransferSide, key: Key) -> bool:
         """Pair the sides that name one transaction; equal ones of one account are alike."""
         found = [each for each in self._sides[key] if not each.done]
         out = [each for each in found if each.outgoing]
@@ -150,10 +150,10 @@ class OwnTransfers:
             self._name(side, (into if side.outgoing else out)[0], "several records have its id")
             return True
         for sent, received in zip(out, into, strict=True):
-            self._pair(sent, received, Evidence(key[0]))
+            self._pair(sent, received, TransferEvidence(key[0]))
         return True
 
-    def _by_address(self, side: Side, key: Key) -> bool:
+    def _by_address(self, side: TransferSide, key: Key) -> bool:
         """Pair two sides of one address, if neither fits any other."""
         others = self._fitting(side, key)
         if not others:
@@ -162,10 +162,10 @@ class OwnTransfers:
             self._name(side, others[0], "several records have its address, amount and time")
             return True
         sent, received = (side, others[0]) if side.outgoing else (others[0], side)
-        self._pair(sent, received, Evidence.ADDRESS)
+        self._pair(sent, received, TransferEvidence.ADDRESS)
         return True
 
-    def _look_alike(self, side: Side, key: Key) -> bool:
+    def _look_alike(self, side: TransferSide, key: Key) -> bool:
         """Name two sides that could be a transfer, as far as their exchanges say."""
         if key[0] == "hash":
             others = [o for o in self._sides[key] if _may_be_other(side, o)]
@@ -178,11 +178,11 @@ class OwnTransfers:
         self._name(side, others[0], why)
         return True
 
-    def _fitting(self, side: Side, key: Key) -> list[Side]:
+    def _fitting(self, side: TransferSide, key: Key) -> list[TransferSide]:
         """The other sides that do not contradict one, near it in time."""
         return [o for o in self._sides[key] if _may_be_other(side, o) and _agree(side, o)]
 
-    def _pair(self, sent: Side, received: Side, evidence: Evidence) -> None:
+    def _pair(self, sent: TransferSide, received: TransferSide, evidence: TransferEvidence) -> None:
         sent.done = received.done = True
         self.count += 1
         if len(self.pairs) < PAIRS_MAX:
@@ -199,7 +199,7 @@ class OwnTransfers:
                 )
             )
 
-    def _name(self, side: Side, other: Side, why: str) -> None:
+    def _name(self, side: TransferSide, other: TransferSide, why: str) -> None:
         side.done = other.done = True
         if len(self.unclear) >= UNCLEAR_MAX:
             return
@@ -214,7 +214,7 @@ class OwnTransfers:
         )
 
 
-def side_of(record: Record) -> Side | None:
+def side_of(record: Record) -> TransferSide | None:
     """The side of a transfer that a record can be; None if it cannot be one."""
     outgoing = record.direction is Direction.OUT
     if record.view is not RecordView.PRIMARY or record.status is not Status.COMPLETED:
@@ -227,7 +227,7 @@ def side_of(record: Record) -> Side | None:
         return None
     chain, ids = record.chain, record.ids
     named = (ids.transfer_id, ids.native if outgoing or record.kind == "transfer" else None)
-    return Side(
+    return TransferSide(
         record_id=record.transactionId,
         account=record.account.name,
         exchange=record.exchange,
@@ -251,12 +251,12 @@ def _plain(text: str | None) -> str:
     return found
 
 
-def _may_be_other(side: Side, other: Side) -> bool:
+def _may_be_other(side: TransferSide, other: TransferSide) -> bool:
     """Whether a record is of another account, and goes the other way."""
     return not other.done and other.outgoing != side.outgoing and other.account != side.account
 
 
-def _agree(side: Side, other: Side) -> bool:
+def _agree(side: TransferSide, other: TransferSide) -> bool:
     """Whether time, transaction, address and tag do not contradict each other."""
     sent, received = (side, other) if side.outgoing else (other, side)
     return (

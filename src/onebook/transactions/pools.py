@@ -1,11 +1,11 @@
 """Rate limits of an exchange in units: rolling windows and decaying counters, shared fairly.
 
-A call costs units of one or several pools: a pool of its path, of its key, of this address. A
-`CostLimit` is the exchange's rule for a pool; a `Pool` is what is in use of it. API keys of this
-service take turns, and what an answer states about a pool (`PoolState`) corrects our own count.
+A call costs units of one or more pools: of its path, its key, or this address. A `CostLimit` is the
+exchange's rule for a pool; a `Pool` tracks the units in use. API keys of this service take turns,
+and our own count is corrected by pool states that answers report (`PoolState`).
 
 A refusal means that another program uses the pool too, or that it is smaller than assumed: the pool
-counts as full and its pace is halved, until successes have restored it.
+then counts as full and its pace is halved, until successes have restored it.
 """
 
 import asyncio
@@ -18,22 +18,23 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from onebook.clock import Clock
+from onebook.model import DAY_MS
 from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.limits import Waits
 
 BLOCK_S_MAX: Final = 90.0  # upper bound of a reset time that an exchange sends
-WAIT_S_MAX: Final = 900.0  # beyond, a request fails at once and says when to return
+WAIT_S_MAX: Final = 900.0  # for longer waits, a request fails at once and reports when to retry
 TIMER_S: Final = 1e-4  # how early a timer may fire
 RESERVED_FROM_S: Final = 30.0  # shorter windows free up before a user notices
 LATENCY_S: Final = 0.5  # by which requests may arrive closer together than they were sent
 PACE_MIN: Final = 1 / 8
-PACE_REGAINED: Final = 1.02  # by each success
+PACE_REGAINED: Final = 1.02  # per success
 NEGLIGIBLE: Final = 1e-9  # units
-OTHERS: Final = "(others)"  # units that another program has used
+OTHERS: Final = "(others)"  # units that another program used
 
 
 class PoolScope(StrEnum):
-    """The scope of a pool: whose requests it counts."""
+    """The scope of a pool: which requests it counts together."""
 
     KEY = "key"
     USER = "user"
@@ -47,8 +48,8 @@ class CostLimit(Struct, frozen=True):
         units: Units in one rolling window, or the maximum of a decaying counter.
         period_s: The rolling window; 0 for a counter.
         sinks: Units per second by which a counter decays; 0 for a window.
-        start: Units until an answer states the limit; 0: `units`.
-        scope: The requests that it counts together.
+        start: Units before an answer states the limit; 0: `units`.
+        scope: Which requests it counts together.
     """
 
     units: float
@@ -59,7 +60,7 @@ class CostLimit(Struct, frozen=True):
 
     @property
     def margin_s(self) -> float:
-        """Exchanges count requests on arrival, and latency varies."""
+        """Safety margin: exchanges count requests on arrival, and latency varies."""
         return 0.03 if self.period_s <= 5 else LATENCY_S
 
     @property
@@ -68,11 +69,38 @@ class CostLimit(Struct, frozen=True):
         return self.units / self.sinks if self.sinks else self.period_s
 
 
-class PoolState(Struct, frozen=True, kw_only=True):
-    """What an answer states about a pool of its call.
+class Budget(Struct, frozen=True):
+    """An exchange's rule for requests of which there are few in days or months, such as exports.
+
+    It is spent in the database (`ExportStore.spend`), so that it holds over restarts and processes:
+    in any period of so many days, which no calendar day or month exceeds either.
 
     Args:
-        units: Size of the pool; None if not stated. A larger one than the limit's has no effect.
+        units: Requests in a period.
+        days: The period: 1 for a limit by the day, 31 for one by the month.
+        what: What is requested, in the plural.
+    """
+
+    units: int
+    days: int
+    what: str = "requests"
+
+    @property
+    def period_ms(self) -> int:
+        """The period in milliseconds."""
+        return self.days * DAY_MS
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.units} {self.what} {'a day' if self.days == 1 else f'in {self.days} days'}"
+
+
+class PoolState(Struct, frozen=True, kw_only=True):
+    """The state of a pool as reported in an answer.
+
+    Args:
+        units: Size of the pool; None if not stated. A size above the limit's has no effect.
         used: Units in use, this call included; None if not stated.
         cost: Units that this call cost; None: as planned.
         blocked_s: Seconds without further requests.
@@ -98,7 +126,7 @@ class UnitGrant:
         self.until_s = until_s
 
     def correct_cost(self, cost: float) -> None:
-        """Replace the planned cost by the real one."""
+        """Replace the planned cost by the actual one."""
         self.units = max(0.0, self.units + cost - self.planned)
         self.planned = cost
 
@@ -117,7 +145,7 @@ class Usage(Protocol):
         ...
 
     def freed_s(self, units: float, now_s: float, pace: float) -> float:
-        """Seconds until so many units of those in use are free again."""
+        """Seconds until this many of the units in use are free again."""
         ...
 
 
@@ -135,13 +163,13 @@ class WindowUsage:
         return grant
 
     def forget(self, now_s: float, pace: float) -> None:
-        """Drop the grants whose period is over."""
-        # Timers may fire a little early; the margin is longer than that.
+        """Drop the grants whose period has ended."""
+        # The margin covers timers that fire slightly early.
         while self.grants and self.grants[0].until_s <= now_s + TIMER_S:
             self.grants.popleft()
 
     def freed_s(self, units: float, now_s: float, pace: float) -> float:
-        """Seconds until enough of the oldest grants are over."""
+        """Seconds until enough of the oldest grants have expired."""
         for grant in self.grants:
             units -= grant.units
             if units <= NEGLIGIBLE:
@@ -175,15 +203,15 @@ class CounterUsage:
                 self.grants.popleft()
 
     def freed_s(self, units: float, now_s: float, pace: float) -> float:
-        """Seconds until so many units have decayed."""
+        """Seconds until this many units have decayed."""
         return max(0.0, units) / (self._sinks * pace)
 
 
 class Pool:
-    """Units of one limit, given to API keys in turn.
+    """Units of one limit, granted to API keys in turn.
 
-    In a pool that takes long to renew, a key that was first could use up all of it, so the last
-    part (`reserve`) is only given to keys that had less than an even share.
+    In a pool that renews slowly, the first key could use up everything, so the last part
+    (`reserve`) is only granted to keys that have had less than an even share.
 
     Args:
         limit: The exchange's rule.
@@ -230,7 +258,7 @@ class Pool:
                 del self._waiting[key], self._lines[key]
 
     async def _acquired(self, key: str, units: float, waits: Waits | None) -> UnitGrant | None:
-        """Take units as soon as there are some that are not reserved for other keys."""
+        """Take units as soon as enough are available that are not reserved for other keys."""
         if self._over_share_s(key, units) > 0:
             return None
         async with self._turn:
@@ -253,7 +281,7 @@ class Pool:
 
     @property
     def _capacity(self) -> float:
-        """Units that may be in use."""
+        """Units that may be in use at once."""
         if self._limit.sinks:
             return max(1.0, self._units - self._limit.sinks * LATENCY_S)
         return max(1.0, self._units * self._pace)
@@ -287,7 +315,7 @@ class Pool:
         return self._usage.freed_s(excess, now_s, self._pace) if excess > NEGLIGIBLE else 0.0
 
     def observe(self, state: PoolState, grant: UnitGrant | None = None) -> None:
-        """Correct the count by what the answer to a call states.
+        """Correct the count by the pool state in the answer to a call.
 
         Args:
             grant: The units granted to the call.
@@ -310,7 +338,7 @@ class Pool:
             self._usage.add(OTHERS, room, now_s)
 
     def block(self, wait_s: float) -> None:
-        """Grant no units for a while."""
+        """Grant no units for some time."""
         until_s = self._clock.monotonic() + min(max(wait_s, 0.0), BLOCK_S_MAX)
         self._blocked_until_s = max(self._blocked_until_s, until_s)
 
@@ -333,11 +361,11 @@ class Pools:
         self._users: dict[str, str] = {}
 
     def learn_user(self, key: str, user: str) -> None:
-        """Record the user of a key: keys of one user share the pools that are counted by user."""
+        """Record the user of a key: keys of one user share the pools that count by user."""
         self._users[key] = user
 
     def pool(self, name: str, environment: str, key: str) -> Pool:
-        """The pool of a name that counts the requests of a key; "" for public requests."""
+        """The pool of a name for a key; "" for public requests."""
         limit = self._limits[name]
         if limit.scope is PoolScope.ADDRESS:
             owner = (name, "", "")

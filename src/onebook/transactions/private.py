@@ -1,8 +1,8 @@
-"""The private WebSocket of an exchange account, which says that something happened.
+"""The private WebSocket of an exchange account, which signals that something happened.
 
-Its messages are hints: what is pushed to clients is always read from the exchange's lists, so that
-a record has one form and one id wherever it is seen. `PrivateStream` has the facts and the pure
-functions of an exchange; `AccountStream` holds the connection and opens it again after a loss.
+Its messages are hints: records pushed to clients are always read from the exchange's lists, so that
+a record has one form and one id everywhere. `PrivateStream` contains the facts and pure functions
+of an exchange; `AccountStream` holds the connection and reopens it after a loss.
 """
 
 import asyncio
@@ -19,51 +19,51 @@ from onebook.errors import OnebookError
 from onebook.transactions.adapter import Environment, SourceFailed
 from onebook.transactions.credentials import Credentials
 
-OPEN_S: Final = 10.0  # the handshake, and the answer to each message that begins a stream
+OPEN_S: Final = 10.0  # for the handshake, and for the answer to each opening message
 CLOSE_S: Final = 1.0
 FRAME_BYTES_MAX: Final = 1 << 20
-FRAMES_HELD_MAX: Final = 64  # received and not read yet; then the socket is not read either
-REFUSED_S: Final = 600.0  # until the next connection, if the key may not have one
-SILENCE_PINGS: Final = 2.5  # pings without any message until the connection counts as lost
+FRAMES_HELD_MAX: Final = 64  # received but not processed; above this, the socket is not read
+REFUSED_S: Final = 600.0  # until the next attempt if the key is not permitted to connect
+SILENCE_PINGS: Final = 2.5  # ping intervals without any message until the connection counts as lost
 
 log = logging.getLogger("onebook.transactions.live")
-# It logs whole messages at level DEBUG, and the first one is signed.
+# websockets logs entire messages at level DEBUG, and the first one is signed.
 _library_log = logging.getLogger("onebook.transactions.live.websockets")
 _library_log.setLevel(logging.CRITICAL)
 
 
 class StreamAccepted(Struct, frozen=True):
-    """The exchange accepted a message that begins the stream."""
+    """The exchange accepted an opening message."""
 
 
 class StreamHint(Struct, frozen=True):
     """Something happened in the account.
 
     Args:
-        types: The exchange's types that it may belong to; empty: any.
+        types: The exchange's types that it may concern; empty: any.
     """
 
     types: frozenset[str] = frozenset()
 
 
 class StreamRefused(Struct, frozen=True):
-    """The exchange refused a message that begins the stream; its words stay there."""
+    """The exchange refused an opening message; its own text is not passed on."""
 
 
 StreamMessage = StreamAccepted | StreamHint | StreamRefused | None
 
 
 class PrivateStream(Struct, frozen=True, kw_only=True):
-    """Facts of a private stream of an exchange, and the functions that speak to it; pure.
+    """Facts of a private stream of an exchange, and its pure protocol functions.
 
     Args:
-        urls: The base URL of each environment that has one.
-        regions: Those of accounts whose credentials name a host other than the first.
+        urls: The base URL by environment, where there is one.
+        regions: The base URLs of accounts whose credentials name a host other than the first.
         path: Its path, which no other stream of the exchange has.
-        types: The exchange's types of which every new record is announced.
-        opening: Returns the messages that begin the stream, each sent once the one before was
-            accepted, from the credentials, the time (Unix ms) and a token.
-        read: What a message means; None: nothing.
+        types: The exchange's types for which every new record is announced.
+        opening: Returns the opening messages, each sent after the previous one was accepted, from
+            the credentials, the time (Unix ms) and a token.
+        read: Interprets a message; None: irrelevant.
         ping: A message that keeps the connection open.
         ping_s: Seconds between pings.
     """
@@ -79,7 +79,7 @@ class PrivateStream(Struct, frozen=True, kw_only=True):
 
 
 class StreamOpening(Struct, frozen=True):
-    """What one connection needs.
+    """The data that one connection needs.
 
     Args:
         account_id: Identifies the credentials.
@@ -95,7 +95,7 @@ class StreamOpening(Struct, frozen=True):
 
 
 class StreamLost(Exception):
-    """The connection cannot be opened, or has ended: why, in words of ours."""
+    """The connection cannot be opened or has ended; the message is the reason in our own words."""
 
 
 class AccountStream:
@@ -104,8 +104,8 @@ class AccountStream:
     Args:
         opening: Prepares a connection.
         happened: Called with each `StreamHint`.
-        changed: Called when the stream is there, and when it is lost, with the reason.
-        backoff: Waits between connections.
+        changed: Called when the stream opens, and with the reason when it is lost.
+        backoff: Determines the waits between connections.
         sleep: Waits.
     """
 
@@ -132,11 +132,11 @@ class AccountStream:
         self._refused = False
 
     def restart(self) -> None:
-        """Connect anew: the credentials are others."""
+        """Reconnect, because the credentials have changed."""
         self._restart.set()
 
     async def run(self) -> None:
-        """Connect, read and connect again, until cancelled."""
+        """Connect, read and reconnect until cancelled."""
         while True:
             reason = await self._once()
             log.debug("%s: no private stream: %s", self._name, reason)
@@ -144,7 +144,7 @@ class AccountStream:
             await self._sleep(REFUSED_S if self._refused else self._backoff.next_s())
 
     async def _once(self) -> str:
-        """Hold one connection; returns why it ended."""
+        """Hold one connection; return the reason why it ended."""
         self._refused = False
         try:
             opening = await self._opening()
@@ -180,7 +180,7 @@ class AccountStream:
         raise AssertionError  # `_follow` only ends with an exception
 
     async def _begin(self, socket: ClientConnection, opening: StreamOpening) -> None:
-        """Send each message that begins the stream, and wait until it is accepted."""
+        """Send each opening message and wait until it is accepted."""
         for message in opening.messages:
             async with asyncio.timeout(OPEN_S):
                 await socket.send(message)

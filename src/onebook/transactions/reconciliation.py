@@ -1,22 +1,22 @@
-"""Compares what an exchange reports twice: ledgers, orders and fills, events and ledger lines.
+"""Compares two reports of an exchange: ledgers, orders and fills, events and ledger lines.
 
 Everything here is pure and takes records newest first, in one pass. `verify.Verifier` decides which
 records each check gets.
 
-- `WalletChains`: each balance of a ledger is the one before plus the change.
+- `WalletChains`: each balance of a ledger equals the previous one plus the change.
 - `Orders`: an order's quantity and value are the sums of its fills.
 - `Booked`, `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved
-  money is reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that
-  agree cancel out once both were read; the rest was lost, or falsified, on one side.
-- `Comparisons`: differences found by the reader of an exchange.
+  money is reported twice: as its own record and as lines of a wallet's ledger. Pairs that agree
+  cancel out once both have been read; the rest was lost or falsified on one side.
+- `Comparisons`: differences found by an exchange's reader.
 - `Holdings`: if no ledger has balances, all changes add up to the holdings, or to the difference
-  of two readings of them.
+  between two readings of them.
 - `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
-Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
+Memory: one balance per wallet and coin, two sums per open order, and all unmatched entries.
 
-Over 800 lines, because all checks report the same results (`Left`, `Break`, `ProofCheck`), and what
-one check proves decides how others and the grades read.
+Over 800 lines, because all checks report the same results (`Unmatched`, `Break`, `ProofCheck`), and
+the result of one check affects how others and the grades are interpreted.
 """
 
 import heapq
@@ -35,27 +35,27 @@ from onebook.transactions.adapter import Bookkeeping, CheckId, EventType, Unprov
 from onebook.transactions.decimals import ZERO, add, negate, subtract
 from onebook.transactions.record import Direction, Fee, Record, RecordView, Status
 
-BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
-LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
+BREAKS_MAX: Final = 100  # listed in an answer; the rest is only counted
+LEFT_MAX: Final = 100_000  # unmatched entries held per check; more would prove nothing
 TAX: Final = "tax"
-UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
+UNCERTAIN_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
 OPEN_ORDERS_MAX: Final = 100_000
 ALWAYS_UNPROVEN: Final = (
     Unproven(
         "the oldest lines of events that are only in the ledger (interest, airdrops, conversions, "
         "earn), if they are lost together",
-        "They are the beginning of their chain, and no other list has their events.",
+        "They begin their chain, and no other list contains their events.",
     ),
     Unproven("orders without a fill", "They appear neither in fills nor in ledgers."),
     Unproven(
         "pending, cancelled and failed events",
-        "Only completed events are in the ledgers and compared.",
+        "Ledgers contain only completed events, so only these are compared.",
     ),
 )
-LEFT_OVER: Final = "It was lost, or the exchange books events that are in no list."
+LEFT_OVER: Final = "It was lost, or the exchange books events that no list contains."
 OVERFLOWED: Final = "Too many unmatched entries; request a shorter range."
 
-# Each check and the types it compares. Checks of types that an exchange does not have are left out.
+# Each check and the types that it compares. Checks of types that an exchange lacks are omitted.
 CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
     CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
     CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
@@ -73,7 +73,7 @@ CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
     CheckId.SUMS: (EventType.HOLDINGS,),
     CheckId.READINGS: (EventType.HOLDINGS,),
 }
-# Checks that compare an event with its ledger entries: they prove it as far as the ledger is.
+# Checks that compare an event with its ledger entries prove it as far as the ledger is proven.
 OF_EVENTS: Final = frozenset(CHECKS) - {
     CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.ORDERS, CheckId.SUMS,
     CheckId.READINGS,
@@ -84,7 +84,7 @@ Key = tuple[str, ...]
 
 
 class Break(Struct, frozen=True):
-    """A violation: an expected figure and the one found."""
+    """A violation: the expected figure and the actual one."""
 
     transactionId: str  # noqa: N815
     expected: str
@@ -94,7 +94,7 @@ class Break(Struct, frozen=True):
 
 
 class ChainReport(Struct, frozen=True):
-    """One wallet's coin over the range; `held` is the balance that the exchange reports now."""
+    """One coin of a wallet over the range; `held` is the balance that the exchange reports now."""
 
     wallet: str
     asset: str
@@ -108,22 +108,23 @@ class ChainReport(Struct, frozen=True):
     held: str | None = None
 
 
-class Left(NamedTuple):
-    """An entry without a counterpart.
+class Unmatched(NamedTuple):
+    """A record without a counterpart in the other list.
 
     Args:
-        record: The entry; the newest of several.
+        record: The entry; the newest one if there are several.
         what: The fault, for people.
         expected, found: The figures that differ.
-        sure: Whether it is certainly a loss; if not, the exchange may have booked it differently.
-        undone: Whether its counterpart, a reversal or the reversed entry, may be a month away.
+        certain: Whether it is certainly a loss; if not, the exchange may have booked it
+        differently. undone: Whether its counterpart, a reversal or the reversed entry, may be a
+        month away.
     """
 
     record: Record
     what: str
     expected: str
     found: str
-    sure: bool = True
+    certain: bool = True
     undone: bool = False
 
 
@@ -137,12 +138,13 @@ class CheckState(StrEnum):
 
 
 class ProofCheck(Struct, frozen=True):
-    """One check.
+    """Result of one check.
 
     Args:
         name: One of `CHECKS`.
         checked: Number of comparisons.
-        broken, open: How many of them failed, and are undecided; `breaks` has the first hundred.
+        broken, open: How many comparisons failed or are undecided; `breaks` lists the first
+            hundred.
         reason: Why nothing was checked, or why a result is undecided.
     """
 
@@ -165,7 +167,7 @@ class ProofGrade(StrEnum):
 
 
 class TypeGrade(Struct, frozen=True):
-    """The grade of one type.
+    """Grade of the proof of one type.
 
     Args:
         why: The data that the exchange does not provide, if the records are not proven.
@@ -189,9 +191,9 @@ class Verification(Struct, frozen=True):
     """Result of a verification.
 
     Args:
-        holds: Whether everything that was compared agrees; null if nothing was compared, or a
-            check is open.
-        accounts: Of several accounts: the verification of each, instead of the other fields, but
+        holds: Whether everything that was compared agrees; null if nothing was compared or a check
+            is open.
+        accounts: For several accounts: the verification of each, instead of the other fields, but
             for `unproven`: the records that could be a transfer between the accounts.
     """
 
@@ -205,7 +207,7 @@ class Verification(Struct, frozen=True):
 
 
 class Numbered(NamedTuple):
-    """A line by the order in which it was booked."""
+    """A line numbered by its booking order."""
 
     order: int
     line: Record
@@ -218,7 +220,8 @@ class WalletChains:
     """The chains of every wallet and coin of an answer.
 
     Args:
-        below_ms: Lines from this time on are left out: an earlier page may have more of them.
+        below_ms: Lines from this time on are ignored, because an earlier page may have more of
+            them.
         disorder_ms: See `Bookkeeping`.
     """
 
@@ -231,7 +234,7 @@ class WalletChains:
         self._held: dict[tuple[str, str], list[Numbered]] = defaultdict(list)  # newest first
 
     def add(self, line: Record) -> None:
-        """Add a line; one without a balance is in no chain."""
+        """Add a line; one without a balance belongs to no chain."""
         if line.balance is None or line.balance.after is None:
             return
         self.wallets.add(place_of(line)[0])
@@ -245,7 +248,7 @@ class WalletChains:
         self._instant.append(line)
 
     def _hold(self, line: Record) -> None:
-        """Hold a line until none that was booked after it can come."""
+        """Hold a line until no line booked after it can arrive."""
         place = place_of(line)
         held = self._held[place]
         heapq.heappush(held, Numbered(-int(line.ids.sequence or 0), line))
@@ -265,7 +268,7 @@ class WalletChains:
         return chain
 
     def reports(self, *, cut: bool) -> list[ChainReport]:
-        """Results; `cut` drops the last lines, among which an answer that was cut lacks some."""
+        """Results; `cut` drops the oldest lines, some of which a truncated answer lacks."""
         if cut:
             self._instant = []
         self._close_instant()
@@ -284,12 +287,12 @@ class LedgerChain:
         self.records = 0
         self.changes = ZERO
         self.closing: Decimal | None = None
-        self.before: Decimal | None = None  # what the next older line must end with
+        self.before: Decimal | None = None  # the balance that the next older line must end with
         self.breaks: list[Break] = []
         self._cycles: list[list[Record]] = []
 
     def add(self, lines: list[Record]) -> None:
-        """Add the lines of one instant; their order follows from the chain."""
+        """Add the lines of one instant; the chain determines their order."""
         newest = _newest_balance(lines) if self.before is None else self.before
         if newest is None:
             # They form a cycle: only the next older instant shows where it begins.
@@ -297,7 +300,7 @@ class LedgerChain:
             return
         self._add_cycles(newest)
         if all(after_of(line) != newest for line in lines):
-            # A break is before these lines, not between them.
+            # The break is before these lines, not between them.
             newest = _newest_balance(lines) or after_of(lines[0])
         for line in chained(lines, newest):
             self._append(line)
@@ -377,7 +380,7 @@ def _newest_balance(lines: list[Record]) -> Decimal | None:
 
 
 def _common_balance(cycles: list[list[Record]]) -> Decimal:
-    """A balance in every cycle, at which all begin and end; preferably zero."""
+    """A balance in every cycle at which it can begin and end; preferably zero."""
     passed = [{after_of(line) for line in lines} for lines in cycles]
     common = set.intersection(*passed)
     if not common or ZERO in common:
@@ -388,8 +391,8 @@ def _common_balance(cycles: list[list[Record]]) -> Decimal:
 def chained(lines: list[Record], start: Decimal) -> list[Record]:
     """Lines of one instant, newest first, so that each begins where the next older one ends.
 
-    Balances are the nodes of a graph and lines its edges: the order is a path that takes every
-    edge once (Hierholzer 1873). Without one, the lines are returned as they are.
+    Balances are the nodes of a graph and lines its edges: the order is a path that uses every edge
+    once (Hierholzer 1873). If there is none, the lines are returned unchanged.
     """
     if len(lines) == 1:
         return lines
@@ -414,14 +417,14 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
 class Booked:
     """Compares events of any type with the ledger lines that name them.
 
-    Per coin, the lines of an event add up to what the event and its parts moved; an event that did
-    not complete moved nothing.
+    Per coin, the lines of an event add up to the amounts moved by the event and its parts; an event
+    that did not complete moved nothing.
     """
 
     def __init__(self) -> None:
         self.checked = 0
         self.overflowed = False
-        self._events: dict[str, list[Record]] = {}  # the event, and its parts
+        self._events: dict[str, list[Record]] = {}  # the event and its parts
         self._lines: dict[str, list[Record]] = {}
 
     def event(self, record: Record) -> None:
@@ -446,31 +449,31 @@ class Booked:
             self._events.clear()
             self._lines.clear()
 
-    def left(self) -> Iterator[Left]:
-        """What does not agree."""
+    def left(self) -> Iterator[Unmatched]:
+        """Yield the events and lines that do not agree."""
         for key, events in self._events.items():
             lines = self._lines.pop(key, [])
             event = next(_heads(key, events), events[0])
             undone = event.status is not Status.COMPLETED and len(lines) < len(_lines_of(event))
             if not lines:
                 if booked_difference(events, []) is None and _is_part(event):
-                    continue  # of one that agreed without them
+                    continue  # part of an event that agreed without it
                 sure = bool(event.related)
-                yield Left(event, "it has no ledger line", "a line", "none", sure)
+                yield Unmatched(event, "it has no ledger line", "a line", "none", sure)
             elif (found := booked_difference(events, lines)) is not None:
-                yield Left(event, *found, undone=undone)
+                yield Unmatched(event, *found, undone=undone)
             else:
-                yield Left(
+                yield Unmatched(
                     event, "one of its ledger lines is missing", "a line", "none", undone=undone
                 )
         for lines in self._lines.values():
             undone = all(_takes_back(line) for line in lines)
             what = "its event is missing"
-            yield Left(lines[0], what, "an event", "none", undone=undone)
+            yield Unmatched(lines[0], what, "an event", "none", undone=undone)
 
 
 def _is_part(record: Record) -> bool:
-    """Whether an event is a part of another, with which it shares ledger lines."""
+    """Whether an event is part of another one, with which it shares ledger lines."""
     return record.related_type not in (None, EventType.LEDGER)
 
 
@@ -487,9 +490,9 @@ def _lines_of(event: Record) -> tuple[str, ...]:
 
 
 def booked_difference(events: list[Record], lines: list[Record]) -> tuple[str, str, str] | None:
-    """Difference of an event with its parts from its lines: (what, their figure, its figure).
+    """Difference of an event and its parts from its lines: (what, their figure, its figure).
 
-    None if there is none.
+    None if they agree.
     """
     done = [each for each in events if each.status is Status.COMPLETED]
     reported = [_total(_moved(each, taxes=taxes) for each in done) for taxes in (True, False)]
@@ -503,7 +506,7 @@ def _takes_back(line: Record) -> bool:
 
 
 class HoldingsReading(Struct, frozen=True):
-    """Holdings of all wallets as they were read at a time, Unix ms."""
+    """Holdings of all wallets as read at a time, Unix ms."""
 
     at_ms: int
     holdings: tuple[Record, ...]
@@ -522,7 +525,7 @@ class Holdings:
         self._wallets = wallets
 
     def holding(self, record: Record) -> None:
-        """Add a holding; holdings of one time are one reading."""
+        """Add a holding; holdings of the same time form one reading."""
         if record.balance is None or record.balance.total is None:
             return
         if not self.readings or self.readings[-1][0] != record.timestamp:
@@ -604,18 +607,18 @@ class Trades:
             self._fills.clear()
             self._lines.clear()
 
-    def left(self) -> Iterator[Left]:
-        """What does not agree."""
+    def left(self) -> Iterator[Unmatched]:
+        """Yield the fills and lines that do not agree."""
         for key, fill in self._fills.items():
             lines = self._lines.pop(key, None)
             if lines is None:
-                sure = fill.kind not in UNSURE_FILLS
-                yield Left(fill, "it has no ledger line", "1 line", "none", sure)
+                sure = fill.kind not in UNCERTAIN_FILLS
+                yield Unmatched(fill, "it has no ledger line", "1 line", "none", sure)
             elif (found := difference_of(fill, lines)) is not None:
-                yield Left(fill, *found)
+                yield Unmatched(fill, *found)
         for lines in self._lines.values():
-            sure = lines[0].kind not in UNSURE_FILLS
-            yield Left(lines[0], "its fill is missing", "a fill", "none", sure)
+            sure = lines[0].kind not in UNCERTAIN_FILLS
+            yield Unmatched(lines[0], "its fill is missing", "a fill", "none", sure)
 
 
 def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
@@ -627,7 +630,7 @@ def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | N
     for line in lines:
         if line.price is not None and line.price != fill.price:
             return "its price differs from the ledger", line.price, fill.price or ""
-    if fill.position is None:  # of spot, all that it moved is in the lines
+    if fill.position is None:  # for spot, the lines contain everything that it moved
         return _amounts(_changes(lines), [_moved(fill, taxes=True), _moved(fill, taxes=False)])
     quantity = lines[0].quantity
     if len(lines) == 1 and quantity is not None and quantity != fill.quantity:
@@ -704,23 +707,24 @@ class Comparisons:
 
     def __init__(self) -> None:
         self.checked: Counter[CheckId] = Counter()
-        self._left: dict[CheckId, list[Left]] = defaultdict(list)
+        self._left: dict[CheckId, list[Unmatched]] = defaultdict(list)
 
-    def add(self, check: CheckId, left: Left | None) -> None:
-        """Count a comparison; `left` is the difference, if there is one."""
+    def add(self, check: CheckId, left: Unmatched | None) -> None:
+        """Count a comparison; `left` is its difference, if any."""
         if left is None:
             self.checked[check] += 1
         elif len(self._left[check]) < LEFT_MAX:
             self._left[check].append(left)
 
-    def left(self, check: CheckId) -> list[Left]:
+    def left(self, check: CheckId) -> list[Unmatched]:
         """The differences of a check."""
         return self._left[check]
 
 
 @runtime_checkable
 class ComparingReader(Protocol):
-    """A reader that compares two reports of an exchange as it reads; see `Bookkeeping.compared`"""
+    """A reader that compares two reports of an exchange while reading; see
+    `Bookkeeping.compared`."""
 
     compared: Comparisons
 
@@ -805,7 +809,7 @@ class Closings:
     def __init__(self) -> None:
         self.checked = 0
         self.overflowed = False
-        self.wrong: list[Left] = []  # that contradict themselves
+        self.wrong: list[Unmatched] = []  # closed positions that contradict themselves
         self._orders: dict[str, _Closing] = {}
 
     def event(self, record: Record) -> None:
@@ -822,7 +826,7 @@ class Closings:
         """Add a ledger line of a trade in a contract."""
         if line.balance is None:
             return
-        opens = line.balance.cash_flow in (None, "0")  # nothing is gained by opening
+        opens = line.balance.cash_flow in (None, "0")  # opening yields no P&L
         if opens and line.ids.order_id not in self._orders:
             return
         closing = self._of(line)
@@ -841,7 +845,7 @@ class Closings:
         net = show(subtract(net_of(record), fees))
         if net != position.realised_pnl:
             what = "exit less entry less fees is not its P&L"
-            self.wrong.append(Left(record, what, net, position.realised_pnl or ""))
+            self.wrong.append(Unmatched(record, what, net, position.realised_pnl or ""))
 
     def _of(self, record: Record) -> _Closing | None:
         order_id = record.ids.order_id
@@ -861,8 +865,8 @@ class Closings:
             del self._orders[record.ids.order_id or ""]
             self.checked += 1
 
-    def left(self) -> Iterator[Left]:
-        """Orders whose figures do not agree."""
+    def left(self) -> Iterator[Unmatched]:
+        """Yield the orders whose figures do not agree."""
         for closing in self._orders.values():
             reported = ZERO if closing.reported is None else closing.reported
             if reported == closing.booked:
@@ -872,13 +876,13 @@ class Closings:
                 sure = True
             else:
                 what = "its P&L differs from the ledger"
-                # Fewer contracts in lines than were closed: the rest is before the range.
+                # If lines have fewer contracts than were closed, the others are before the range.
                 sure = not 0 < closing.line_size < closing.size
-            yield Left(closing.newest, what, show(closing.booked), show(reported), sure)
+            yield Unmatched(closing.newest, what, show(closing.booked), show(reported), sure)
 
 
 def legs_of(transfer: Record) -> Iterator[Key]:
-    """The wallet, coin and amount of each ledger line that a transfer makes in this account."""
+    """The wallet, coin and amount of each ledger line that a transfer produces in this account."""
     ways = transfer.transfer
     if ways is None or transfer.status is not Status.COMPLETED:
         return
@@ -890,24 +894,24 @@ def legs_of(transfer: Record) -> Iterator[Key]:
 
 
 def opening_unproven(display: str) -> Unproven:
-    """Why the opening balances of an exchange are not proven."""
+    """Why the opening balances of an exchange are unproven."""
     return Unproven(
         "the opening balances",
-        f"{display} reports only the current balances; a range that begins with the account "
-        "opens with zero.",
+        f"{display} reports only current balances; a range that starts with the account "
+        "starts at zero.",
     )
 
 
-def check_of_left(
-    name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
+def check_of_unmatched(
+    name: str, checked: int, left: list[Unmatched], reason: str = "", *, overflowed: bool = False
 ) -> ProofCheck:
     """The check of unmatched entries."""
     if overflowed:
         return ProofCheck(name, CheckState.OPEN, checked, 0, 0, (), OVERFLOWED)
-    unsure = [one for one in left if not one.sure]
+    unsure = [one for one in left if not one.certain]
     breaks = [
         Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
-        for o in sorted(left, key=lambda one: not one.sure)
+        for o in sorted(left, key=lambda one: not one.certain)
     ]
     found = check_of_breaks(name, checked + len(left), breaks)
     if not unsure:
@@ -917,10 +921,10 @@ def check_of_left(
     return replace(found, state=state, broken=broken, open=len(unsure), reason=reason)
 
 
-def _difference(left: Left) -> str:
+def _difference(left: Unmatched) -> str:
     try:
         return show(subtract(Decimal(left.expected), Decimal(left.found)))
-    except ArithmeticError:  # one of them is no figure
+    except ArithmeticError:  # one of them is not a number
         return ""
 
 
@@ -953,7 +957,7 @@ def grade_of(kind: str, checks: Mapping[CheckId, ProofCheck], books: Bookkeeping
     """The grade of a type.
 
     Its records are proven if no check is open and one of these holds: the sum of all changes, the
-    readings of holdings, or a complete ledger and the comparison with it.
+    readings of holdings, or a complete ledger together with the comparison with it.
     """
     of_all = (CheckId.SUMS, CheckId.READINGS)
     states = {
@@ -966,7 +970,7 @@ def grade_of(kind: str, checks: Mapping[CheckId, ProofCheck], books: Bookkeeping
             or (name is CheckId.EVENTS and kind != EventType.HOLDINGS)
         )
     }
-    if kind != EventType.LEDGER:  # of a ledger with another event these say nothing of this type
+    if kind != EventType.LEDGER:  # of a ledger with another event, they prove nothing here
         other = {CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN}
         own = {name: state for name, state in states.items() if name not in other}
     else:
@@ -1011,14 +1015,14 @@ class Orders:
     def __init__(self, *, below_ms: int) -> None:
         self.overflowed = False
         self._below_ms = below_ms
-        self._instant: list[Record] = []  # orders: their fills may bear the same time
+        self._instant: list[Record] = []  # orders of one time: their fills may have the same time
         self._open: dict[str, _Fills] = {}
         self._checked = 0
         self._breaks: list[Break] = []
 
     @property
     def left(self) -> list[Record]:
-        """The newest fill of each order whose own record is missing."""
+        """The newest fill of each order that has no record of its own."""
         return [fills.newest for fills in self._open.values()]
 
     def add(self, record: Record) -> None:
@@ -1061,7 +1065,7 @@ class Orders:
                 )
 
     def report(self, *, cut: bool) -> OrderReport:
-        """Results; `cut` drops the last instant, which an answer that was cut has in part."""
+        """Results; `cut` drops the last instant, which a truncated answer has only in part."""
         if cut:
             self._instant = []
         self._close_instant()

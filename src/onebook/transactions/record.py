@@ -1,8 +1,8 @@
 """The unified record: one form for every event of every exchange account.
 
 The first block of fields is the documented core that existing clients read (camelCase, JSON
-numbers); the rest is ours, always present, null when unknown. Every amount stands twice: as a
-JSON number and as text, both printed from the same decimal. Design and reasons:
+numbers); the rest is ours, always present, null when unknown. Every amount occurs twice: as a JSON
+number and as text, both printed from the same decimal. Design and reasons:
 `docs/reference/transactions.md`.
 """
 
@@ -13,16 +13,16 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
 
 class RecordView(StrEnum):
-    """Which records may be summed: completed records of `PRIMARY`, each event once.
+    """Tells which records may be summed: completed `PRIMARY` records, each event once.
 
     Per currency, received less sent less all fees is the change of the account's balance. The lines
-    of type `ledger`, whatever their view, add up to the same change by themselves.
+    of type `ledger`, whatever their view, add up to the same change on their own.
     """
 
     PRIMARY = "primary"
-    SUMMARY = "summary"  # made of primary records: the state of an order, a position settled
-    LEDGER = "ledger"  # a line of a wallet's book about an event that has a record of its own
-    SNAPSHOT = "snapshot"  # what is held now
+    SUMMARY = "summary"  # derived from primary records: the state of an order, a settled position
+    LEDGER = "ledger"  # a ledger line about an event that has its own record
+    SNAPSHOT = "snapshot"  # current holdings
 
 
 class Status(StrEnum):
@@ -36,7 +36,8 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
     def __init__(self, value: str) -> None:
-        # Whether money moved, moves or may have moved. An attribute, because every row reads it.
+        # Whether money moved, moves or may have moved. An attribute, because it is read for every
+        # row.
         self.moves: Final = value not in ("failed", "cancelled", "reversed")
 
 
@@ -49,36 +50,36 @@ class Direction(StrEnum):
     NONE = "none"
 
 
-# What `Record.kind` can be; `docs/reference/transactions.md` has the same list.
+# Possible values of `Record.kind`; `docs/reference/transactions.md` has the same list.
 KINDS: Final = {
     "deposit": "Funds that arrived from outside the exchange, or from another user.",
     "withdrawal": "Funds that left the exchange, or went to another user.",
-    "trade": "A fill: of a spot market two assets change hands, of a contract a position changes.",
-    "order": "The state of an order; its fills are records of their own.",
+    "trade": "A fill: an exchange of two spot assets, or a change of a contract position.",
+    "order": "The state of an order; its fills are separate records.",
     "convert": "One asset exchanged for another outside a market: conversions, sweeps, purchases.",
     "funding": "A funding payment of a perpetual contract.",
-    "settlement": "A contract or a session was settled; the position goes on or ended.",
+    "settlement": "A contract or session was settled; the position continues or has ended.",
     "delivery": "A dated contract or option expired.",
     "liquidation": "A fill by which the exchange closed a position.",
     "adl": "A fill by which the exchange reduced a position against a liquidated one.",
-    "closed_pnl": "What closing a position, or a part of it, realised.",
+    "closed_pnl": "Realised P&L of a closed position, or of a part of it.",
     "transfer": "Funds moved between wallets or accounts of one owner.",
     "custody": "Funds moved to or from a custodian or a copy-trading or bot account.",
-    "balance": "What is held now.",
+    "balance": "The current balance of a wallet.",
     "interest": "Interest paid or received, rollover fees of margin positions included.",
     "borrow": "Funds borrowed.",
     "repay": "Borrowed funds returned.",
-    "loan": "Funds of a loan product, or its collateral, moved.",
+    "loan": "Funds or collateral moved for a loan product.",
     "earn": "A reward of staking or lending, or funds moved into or out of such a product.",
-    "bonus": "Funds given: airdrops, forks, bonuses, dividends, referral rewards.",
+    "bonus": "Gifts: airdrops, forks, bonuses, dividends, referral rewards.",
     "fee": "A fee that belongs to no other record.",
     "fee_refund": "A fee returned, or a rebate.",
     "tax": "A tax withheld or returned by the exchange.",
-    "leverage_token": "A leverage token subscribed or redeemed.",
-    "fiat": "Money of a state: a bank payment or a card purchase.",
+    "leverage_token": "A leverage token was subscribed or redeemed.",
+    "fiat": "Government-issued money: a bank payment or a card purchase.",
     "premarket": "A trade of a coin before its listing.",
     "adjustment": "A correction by the exchange: migrations, removals, clawbacks.",
-    "other": "The exchange's word has no known meaning; `native_type` has it, and it is counted.",
+    "other": "The exchange's type is unknown; it is in `native_type`, and is counted.",
 }
 
 
@@ -91,7 +92,7 @@ class Money(Struct, frozen=True, gc=False):
 
 
 class Fee(Struct, frozen=True, gc=False):
-    """One fee: positive is paid, negative is a rebate."""
+    """One fee; a negative amount is a rebate."""
 
     currency: str | None
     amount: str
@@ -116,7 +117,7 @@ class Description(Struct, frozen=True, gc=False):
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """The wallet's owner; `name` is that of the account, if there can be several."""
+    """The wallet's owner; `name` is the account's name, if there can be several."""
 
     wallet: str | None
     uid: str | None

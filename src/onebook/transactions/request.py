@@ -1,7 +1,7 @@
-"""The transaction request (endpoint 10), and its check before any exchange is asked.
+"""The transaction request (endpoint 10), and its checks before any exchange request.
 
 `TransactionsRequest` is its only definition: REST, the WebSocket gateway and `onebook transactions
-fetch` read requests through it. `plan` turns one into a `Query`: sources, range and limit.
+fetch` all read requests through it. `plan` turns one into a `Query`: sources, range and limit.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ LIMIT_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 LIMIT_DEFAULT: Final = 1_000
 RANGE_DEFAULT_MS: Final = 30 * DAY_MS
-# 1973 in milliseconds, 5138 in seconds: below, seconds were meant.
+# 1973 in milliseconds, 5138 in seconds: smaller values were meant as seconds.
 SECONDS_BELOW: Final = 100_000_000_000
 SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
 
@@ -41,7 +41,7 @@ def _whole(value: Any) -> Any:
 
 
 def _milliseconds(value: Any) -> Any:
-    """Refuse a date or a fraction: clients confuse Unix milliseconds with both."""
+    """Reject dates and fractions, which clients confuse with Unix milliseconds."""
     value = _whole(value)
     if value is not None and type(value) is not int:
         raise PydanticCustomError("milliseconds", "not a time")
@@ -85,54 +85,56 @@ class TransactionsRequest(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
 
     exchange: ExchangeName | list[ExchangeName] = Field(examples=["bybit"])
-    """An exchange of `/api/v1/exchanges`, a named account of one (`bybit:treasury`), several of
-    them, or `all` that have credentials."""
+    """An exchange from `/api/v1/exchanges`, a named account of one (`bybit:treasury`), a list of
+    several, or `all` with credentials."""
     transaction_types: _Words = Field(default=[], examples=[["deposits", "trades"]])
-    """Unified and exchange names, freely mixed; none: every type but ledger and holdings."""
+    """Unified and exchange-specific names in any mixture; default: all except ledger and
+    holdings."""
     testnet: Flag = False
-    """Ask the testnet, with its own credentials."""
+    """Use the testnet, with its own credentials."""
     demo: Flag = False
-    """Ask the demo account, with its own credentials, of exchanges that have one."""
+    """Use the demo account, with its own credentials, on exchanges that have one."""
     start_time: _Time | None = Field(default=None, json_schema_extra=_TIMES)
-    """Oldest time, Unix ms, inclusive; none: 30 days before `end_time`."""
+    """Oldest time, Unix ms, inclusive; default: 30 days before `end_time`."""
     end_time: _Time | None = Field(default=None, json_schema_extra=_TIMES)
-    """Newest time, Unix ms, inclusive; none: now."""
+    """Newest time, Unix ms, inclusive; default: now."""
     limit: _Whole | None = Field(
         default=None, json_schema_extra={"minimum": 1, "maximum": LIMIT_MAX}
     )
-    """Records in this answer; none: 1,000, or all in a stream."""
+    """Maximum records in this answer; default: 1,000, or all in a stream."""
     cursor: str | None = None
-    """`next_cursor` of the answer before; everything else must stay as it was. None or "": the
+    """`next_cursor` of the previous answer; everything else must stay the same. None or "": the
     first page."""
     include_raw: Flag = False
     """Add the exchange's own row to each record."""
     source: Literal["exchange", "collected"] | None = None
-    """`collected`: only what was collected, without the exchange; `exchange`: only the exchange;
-    none: what was collected, and from the exchange what was not."""
+    """`collected`: only collected records, without the exchange; `exchange`: only the exchange;
+    default: collected records, and the rest from the exchange."""
     verify: Flag = False
-    """Compare all that the exchange reports twice: what holds, what does not, what is unproven."""
+    """Compare everything that the exchange reports twice, and report what agrees, differs or is
+    unproven."""
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A request that can be executed.
+    """An executable request.
 
     Args:
         account: The account that is read.
-        words: The requested types, or the default.
+        requested_types: The requested types, or the default.
         sources: The sources that serve them, each once.
         now_ms: Time of the request for the first page of this query, Unix ms.
         from_ms: Oldest record time, inclusive.
         to_ms: Newest record time, inclusive.
         limit: Records of this answer; None for all (streams only).
-        state: State after the page before; None for the first page.
+        state: State after the previous page; None for the first page.
         digest: Identifies the query, the same for all its pages; cursors are bound to it.
-        joined: Whether it is a part of a query of several accounts.
+        joined: Whether it is part of a query for several accounts.
     """
 
     request: TransactionsRequest
     account: AccountName
     environment: Environment
-    words: tuple[str, ...]
+    requested_types: tuple[str, ...]
     sources: tuple[str, ...]
     now_ms: int
     from_ms: int
@@ -144,7 +146,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The account in words, for files and messages."""
+        """The account as text, for files and messages."""
         return str(self.account)
 
 
@@ -160,19 +162,20 @@ def plan(
     lenient: bool = False,
     joined: bool = False,
 ) -> Query:
-    """Check a request of one account and turn it into a query.
+    """Check a request for one account and convert it to a query.
 
     Args:
-        state: State after the page before, for an account of several.
-        lenient: Whether a range that the exchange no longer keeps may have been collected.
-        joined: Whether it is a part of a query of several accounts, in whose answer the coverage
-            says what the exchange no longer keeps.
+        state: State after the previous page, for one of several accounts.
+        lenient: Whether to accept a range that the exchange no longer keeps, because it may have
+            been collected.
+        joined: Whether it is part of a query for several accounts; the coverage of that answer
+            reports what the exchange no longer keeps.
 
     Raises:
-        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
+        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: The request cannot be executed.
     """
-    words = tuple(request.transaction_types) or adapter.entry.default
-    sources = expand(words, adapter)
+    types = tuple(request.transaction_types) or adapter.entry.default
+    sources = expand(types, adapter)
     digest = digest_of(request, sources)
     if request.cursor:
         state = cursors.open(request.cursor, digest=digest, key_id=key_id)
@@ -186,7 +189,7 @@ def plan(
         request=request,
         account=account_name(one_of(request)),
         environment=environment_of(testnet=request.testnet, demo=request.demo),
-        words=words,
+        requested_types=types,
         sources=sources,
         now_ms=state.now_ms if state else now_ms,
         from_ms=from_ms,
@@ -202,10 +205,10 @@ def environment_of(*, testnet: bool, demo: bool) -> Environment:
     """The environment of a request.
 
     Raises:
-        InvalidRequest: It names two environments.
+        InvalidRequest: The request names two environments.
     """
     if testnet and demo:
-        raise InvalidRequest("Fields testnet and demo exclude each other.")
+        raise InvalidRequest("Fields testnet and demo are mutually exclusive.")
     if demo:
         return Environment.DEMO
     return Environment.TESTNET if testnet else Environment.MAINNET
@@ -215,7 +218,7 @@ def one_of(request: TransactionsRequest) -> str:
     """The only account of a request.
 
     Raises:
-        InvalidRequest: It names several accounts.
+        InvalidRequest: The request names several accounts.
     """
     if isinstance(request.exchange, str) and request.exchange != ALL:
         return request.exchange
@@ -239,16 +242,16 @@ def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
     return adapter
 
 
-def expand(words: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
-    """The sources behind words, each once, in the adapter's order."""
-    known = adapter.entry.words
-    for word in words:
+def expand(types: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
+    """Return the sources of these types, each once, in the adapter's order."""
+    known = adapter.entry.sources_by_type
+    for word in types:
         if word not in known:
             raise InvalidTransactionTypes(
-                f"Transaction type {word[:40]!r} is not known; there are {', '.join(known)}.",
+                f"Transaction type {word[:40]!r} is unknown; known types: {', '.join(known)}.",
                 details={"supported_types": list(known)},
             )
-    wanted = {name for word in words for name in known[word]}
+    wanted = {name for word in types for name in known[word]}
     return tuple(name for name in adapter.sources if name in wanted)
 
 
@@ -260,7 +263,7 @@ def left_out(sources: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, .
 
 
 def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
-    """The range of time of a first page; without bounds the last 30 days."""
+    """The time range of a first page; without bounds the last 30 days."""
     for name, value in (("start_time", request.start_time), ("end_time", request.end_time)):
         if value is not None and not 0 <= value <= TIME_MS_MAX:
             raise InvalidRequest(f"Field {name} must be a time in Unix milliseconds.")
@@ -272,7 +275,7 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     to_ms = min(now_ms if request.end_time is None else request.end_time, now_ms)
     from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if request.start_time is None else request.start_time
     if from_ms > (now_ms if request.end_time is None else request.end_time):
-        raise InvalidDateRange("start_time is after end_time; without end_time it is now.")
+        raise InvalidDateRange("start_time is after end_time, which defaults to now.")
     if from_ms > now_ms:
         raise InvalidDateRange("start_time is in the future.")
     return from_ms, to_ms
@@ -281,15 +284,15 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
 def refuse_forgotten(
     to_ms: int, sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int
 ) -> None:
-    """Refuse a range that the exchange no longer keeps for any requested type.
+    """Reject a range that the exchange no longer keeps for any requested type.
 
-    For other ranges, the coverage of the answer says what is missing.
+    For other ranges, the coverage of the answer reports what is missing.
     """
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if to_ms < oldest_ms:
         raise InvalidDateRange(
-            f"{adapter.entry.display} keeps these types since {iso(oldest_ms)} "
-            f"({oldest_ms}); end_time is earlier.",
+            f"{adapter.entry.display} keeps these types from {iso(oldest_ms)} "
+            f"({oldest_ms}) on; end_time is earlier.",
             details={"earliest_start_time": oldest_ms},
         )
 
@@ -309,7 +312,7 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
 
 
 def joint_digest(request: TransactionsRequest) -> str:
-    """Digest of a request of several accounts; see `digest_of`."""
+    """Digest of a request for several accounts; see `digest_of`."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
     types = request.transaction_types
     asked = ("joint", request.exchange, environment, request.start_time, request.end_time, types)
@@ -318,7 +321,7 @@ def joint_digest(request: TransactionsRequest) -> str:
 
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
-    """Digest of everything that decides which records an answer has; cursors are bound to it."""
+    """Digest of everything that determines an answer's records; cursors are bound to it."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
     asked = (request.exchange, environment, request.start_time, request.end_time, sources)
     text = json.encode(asked if request.source is None else (*asked, request.source))

@@ -1,7 +1,7 @@
-"""Executes one query: a walker for each source, merged, counted, proven, and described.
+"""Executes one query: a walker per source; merges, counts, verifies and describes the records.
 
 A run owns every task it starts; closing it stops all requests. Field names of the answer follow the
-documented interface; fields of our own stand after them.
+documented interface; our own fields come after them.
 
 Over 800 lines, because the walkers of a run and the description of its answer (coverage, errors,
 summary) share one state.
@@ -10,7 +10,7 @@ summary) share one state.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ from onebook.transactions.adapter import (
     JoiningReader,
     Page,
     PageReader,
+    PendingExport,
     Source,
     SourceFailed,
     Window,
@@ -62,11 +63,18 @@ DEADLINE: Final = "deadline"
 FAILED_BEFORE: Final = "failed_before"
 UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
-HIDDEN: Final = "hidden_from_key"  # the key may see only a part of the range
+HIDDEN: Final = "hidden_from_key"  # the key can only see a part of the range
 NOT_OPENED: Final = FailureReason.NOT_OPENED.value  # nothing is missing
-LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD)  # of this page or one before it
+# Reasons for which rows of an exchange's exports are missing now; see `Page.lack`.
+NOT_EXPORTED: Final = (
+    FailureReason.EXPORT_PENDING.value,
+    FailureReason.EXPORT_FAILED.value,
+    FailureReason.EXPORTS_FULL.value,
+)
+# Of this page or one before it.
+LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD, *NOT_EXPORTED)
 
-# Of types that have the same name at every exchange.
+# Types that have the same name on every exchange.
 SINGULAR: Final = {
     "deposits": "deposit",
     "withdrawals": "withdrawal",
@@ -75,19 +83,19 @@ SINGULAR: Final = {
     "conversions": "conversion",
     "fees": "fee",
 }
-LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
+LONG_ANSWER: Final = 5_000  # above this number of records, reading ahead pays off
 
 
 class AnyQuery(Protocol):
-    """The fields of a query, of one account or several, that its answer repeats."""
+    """The fields of a query, for one account or several, that its answer repeats."""
 
     @property
     def request(self) -> TransactionsRequest:
-        """What was requested."""
+        """The request."""
         ...
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def requested_types(self) -> tuple[str, ...]:
         """The requested types, or the default."""
         ...
 
@@ -118,7 +126,7 @@ class Totals:
         self._singular = singular
         self.count = 0
         self.by_type: Counter[str] = Counter()
-        self.unknown = 0  # of kind `other`
+        self.unknown = 0  # records of kind `other`
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
 
@@ -130,16 +138,16 @@ class Totals:
         self.cover(record.timestamp)
 
     def cover(self, at_ms: int | None) -> None:
-        """Extend the range by a time, if there is one."""
+        """Extend the range to include a time, if given."""
         if at_ms is None:
             return
         self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
 
     def summary(self, query: "AnyQuery") -> dict[str, Any]:
-        """The documented `summary`; an empty answer shows the requested range.
+        """The documented `summary`; for an empty answer it shows the requested range.
 
-        If there are records of kind `other`, it also has their number.
+        If there are records of kind `other`, it also contains their number.
         """
         start = query.from_ms if self.oldest_ms is None else self.oldest_ms
         end = query.to_ms if self.newest_ms is None else self.newest_ms
@@ -152,15 +160,15 @@ class Totals:
 
 
 class SourcePart(Struct, frozen=True):
-    """How far one source was read.
+    """How far one source has been read.
 
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
-        lost_before_ms: Time before which, as earlier pages found, the exchange lacks records.
+        lost_before_ms: Time before which the exchange lacks records, as found on earlier pages.
         flawed_before: Code of the reason why the records of earlier pages are incomplete.
-        stored: What the store has of its query, if the answer uses it.
-        boundary_ms: The time before which the store is read in place of the exchange; None: the
-            store adds what the exchange no longer keeps.
+        stored: The stored part of its query, if the answer uses it.
+        boundary_ms: The time before which the store is read instead of the exchange; None: the
+            store only adds what the exchange no longer keeps.
     """
 
     source: Source
@@ -178,28 +186,31 @@ class SourcePart(Struct, frozen=True):
 
     @property
     def adds(self) -> bool:
-        """Whether it adds from the store what the exchange no longer keeps."""
+        """Whether the store adds what the exchange no longer keeps."""
         return self.from_store and self.stored is not None and self.boundary_ms is None
 
     @property
     def kept_from_ms(self) -> int | None:
-        """Time from which the exchange still has all records; None: it has the whole range."""
+        """Time from which the exchange still has all records; None: it has the entire range."""
         return self.lost_before_ms if self.walker is None else self.walker.kept_from_ms
 
     @property
     def flaw(self) -> str | None:
-        """Why the delivered records are incomplete: a code; None unless something shows it."""
+        """The code of why the delivered records are incomplete; None without evidence that they
+        are."""
         if self.walker is not None and self.walker.disordered:
             return OUT_OF_ORDER
         if self.walker is not None and self.walker.hidden:
             return HIDDEN
+        if self.walker is not None and self.walker.lack is not None:
+            return self.walker.lack.reason.value
         if self.walker is not None and self.walker.unreadable:
             return UNREADABLE_RECORD
         return self.flawed_before
 
 
 class Merging:
-    """State shared by all runs of an answer, whose records become one sequence.
+    """State shared by all runs of an answer, whose records form one sequence.
 
     Args:
         limit: Records of the answer; None for all.
@@ -258,7 +269,7 @@ async def emitted(
 
 
 class FailingReader:
-    """Reader of a source that cannot be read: every page fails."""
+    """Reader of an unreadable source: every page fails."""
 
     def __init__(self, failure: SourceFailed) -> None:
         self._failure = failure
@@ -269,15 +280,15 @@ class FailingReader:
 
 
 class Run:
-    """One query being executed.
+    """One query while it is executed.
 
     Args:
         account_id: Identifies the exchange credentials in cursors.
-        merging: State shared by the runs of an answer of several accounts, whose records then
-            name their accounts.
-        stored: What is collected of the account, if the answer uses it.
+        merging: State shared by the runs of an answer for several accounts; their records then name
+            the accounts.
+        stored: The collected records of the account, if the answer uses them.
         readings: Our own readings of the holdings, for the verification.
-        tap: Wraps the reader to observe what it reads; repeated reads are not counted.
+        tap: Wraps the reader to observe its reads; repeated reads are not counted.
     """
 
     def __init__(
@@ -332,18 +343,18 @@ class Run:
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
                 asked=asked,
                 moving=self._moving(),
-                orders=adapter.entry.books.trades in query.words,
+                orders=adapter.entry.bookkeeping.trades in query.requested_types,
                 readings=readings,
             )
 
     @property
     def accounts(self) -> list[str] | None:
-        """None: the answer is of one account."""
+        """None: the answer is for one account."""
         return None
 
     @property
     def wallet(self) -> str:
-        """The wallet name of all records in files of tax tools."""
+        """The wallet name of all records in files for tax tools."""
         return self.display
 
     @property
@@ -354,7 +365,7 @@ class Run:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Types that move money and that were not requested."""
+        """Types that move money but were not requested."""
         return left_out(self.query.sources, self._adapter)
 
     @property
@@ -365,20 +376,20 @@ class Run:
 
     @property
     def scope(self) -> str:
-        """Digest of the queries that are read, with the branches that were found."""
+        """Digest of the queries to read, including branches that were found."""
         names = sorted(part.source.name for part in self._parts)
         return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
 
     @property
     def _top_ms(self) -> int:
-        """Newest time of this answer: the end of the range, or the end of the page before."""
+        """Newest time of this answer: the end of the range, or the end of the previous page."""
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
     def _readable(self) -> list[Source]:
         """The sources to read, without those whose optional key is not set.
 
-        Such a source fails if its type was requested by name and no other source serves the type.
+        Such a source fails if its type was requested by name and no other source serves that type.
         """
         sources = {name: self._adapter.sources[name] for name in self.query.sources}
         if self._stored is not None and self._stored.only:
@@ -403,7 +414,7 @@ class Run:
         return not source.needs or self._account.has(source.needs)
 
     def _add_stored(self, readable: list[Source]) -> None:
-        """Begin to read what the store has of the requested sources."""
+        """Start reading the stored part of the requested sources."""
         stored = self._stored
         if stored is None:
             return
@@ -414,7 +425,7 @@ class Run:
             types = {each.type for each in found}
             lacking = [each for each in sources if each not in found and each.type not in types]
             self._add([from_store(each) for each in lacking], _not_collected())
-        else:  # without a key that an account once had, what was read with it is still there
+        else:  # the account has lost a key, but the records read with it are still stored
             names = {each.name for each in readable}
             found = [each for each in found if each.name in names or not self._has_key(each)]
         self._add([from_store(each) for each in found])
@@ -448,7 +459,7 @@ class Run:
                 self._add(views, failure or _no_branches())
 
     def _begun(self, views: list[Source], failure: SourceFailed | None) -> list[SourcePart]:
-        """Start a walker for one query; returns the parts of the sources that are views of it."""
+        """Start a walker for one query; returns the parts for the sources that are views of it."""
         types = tuple(each.type for each in views)
         source = replace(fitted(views[0], self.query.limit), views=types)
         state = self.query.state
@@ -494,7 +505,7 @@ class Run:
         ]
 
     def _in_store(self, source: Source) -> tuple[StoredRanges | None, int | None]:
-        """What the store has of a source, and from when on the exchange is read."""
+        """The stored part of a source, and the time from which the exchange is read."""
         if self._stored is None or not source.window_ms:
             return None, None
         every = self._adapter.sources
@@ -509,7 +520,7 @@ class Run:
         return found.of(exchange), boundary_ms
 
     def _range(self, source: Source, boundary_ms: int | None, after: RecordKey) -> Range:
-        """What is read of a source: of the exchange and the store each its part."""
+        """The ranges of a source to read from the exchange and from the store."""
         from_ms, to_ms = self.query.from_ms, self.query.to_ms
         if boundary_ms is not None and source.walk.startswith(WALK):
             to_ms = min(to_ms, boundary_ms - 1)
@@ -518,7 +529,7 @@ class Run:
         return Range(from_ms, to_ms, after=after)
 
     def _outlet(self, source: Source, wanted: Range) -> Outlet:
-        """The outlet of a source: shared with the sources that it is joined with."""
+        """The outlet of a source: shared with the sources with which it is joined."""
         name = source.joint or source.query
         if source.join_ms and not source.joint:  # the branches of one source are joined
             name = name.removesuffix(_suffix(source.branch))
@@ -547,7 +558,7 @@ class Run:
         state, name = self.query.state, source.query
         if state is None:
             return FIRST.negative_ms, FIRST.record_id
-        if source.branch and name not in state.others:  # of those that were not found before
+        if source.branch and name not in state.others:  # a branch that earlier pages did not find
             name = name.removesuffix(_suffix(source.branch))
         return state.place(name)
 
@@ -567,7 +578,7 @@ class Run:
 
     @property
     def outlets(self) -> list[Outlet]:
-        """The outlets of this run's records, once it is open."""
+        """The outlets of this run's records, once the run is open."""
         return list(self._outlets.values())
 
     def count_delivered(self, batch: list[Record], last: RecordKey) -> list[Record]:
@@ -601,7 +612,7 @@ class Run:
 
     @property
     def fatal(self) -> SourceFailed | None:
-        """The failure after which nothing of this account can be read; else None."""
+        """The failure that makes the entire account unreadable; else None."""
         failures = (walker.failure for walker in self.walkers)
         return next((failure for failure in failures if failure and failure.fatal), None)
 
@@ -617,19 +628,24 @@ class Run:
         """Seconds until the next request is allowed; 0 while a request is in flight."""
         return self._adapter.waiting_s
 
+    @property
+    def exports(self) -> list[PendingExport]:
+        """Exports of the exchange that this answer waits for, or does without."""
+        return self._account.pending_exports
+
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure of the answer if the account, or every source before any record, failed."""
         if self.fatal is not None:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
-        # A source that had nothing to ask did not succeed either.
+        # A source with nothing to request did not succeed either.
         asked = [each for each in self.walkers if each.pages or each.failure or each.absent]
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._advanced():
             return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
-                f"{self.display} gave nothing within the time of one answer.",
+                f"{self.display} returned nothing before the deadline of the answer.",
                 retryable=True,
             )
         return None
@@ -682,7 +698,8 @@ class Run:
     def errors(self) -> list[ErrorEntry]:
         """Errors, by type."""
         trouble = self._account.trouble if self.cut_off else None
-        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
+        lacking = {(each.transaction_type, each.reason) for each in self.coverage()}
+        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble, lacking=lacking)
 
     def verification(self) -> Verification | None:
         """The verification, if it was requested."""
@@ -696,10 +713,10 @@ class Run:
         )
 
     def state(self, key_id: str, *, always: bool = False) -> CursorState | None:
-        """State of the next page; None if every source has been read to its end.
+        """State of the next page; None if every source has been read completely.
 
         Args:
-            always: Return the state even then, because other accounts of the answer go on.
+            always: Return the state in any case, because other accounts of the answer continue.
         """
         places = {part.source.query: self._place(part) for part in self._parts}
         if not always and all(place in (DONE, GIVEN_UP) for place in places.values()):
@@ -737,7 +754,7 @@ class Run:
         return found
 
     def _place(self, part: SourcePart) -> Place:
-        """Position of a source, before which all records have been delivered."""
+        """Position of a source before which all records have been delivered."""
         walker = part.walker
         if walker is None:
             return GIVEN_UP if part.given_up else DONE
@@ -745,7 +762,7 @@ class Run:
             return DONE
         if walker.failure is not None and not walker.failure.retryable:
             return GIVEN_UP
-        # A walker that was done lacks what it shares with one that failed; a snapshot goes by ids.
+        # A finished walker lacks what it shares with a failed one; a snapshot is resumed by ids.
         if walker.failure or walker.outlet.failure or not part.source.window_ms:
             came = walker.delivered
         else:
@@ -755,6 +772,7 @@ class Run:
     async def close(self) -> None:
         """Stop all requests."""
         await asyncio.gather(*(walker.close() for walker in self.walkers))
+        await self._account.close()
 
 
 def branch_of(source: Source, name: str) -> Source:
@@ -775,13 +793,13 @@ def _no_branches() -> SourceFailed:
 
 def _not_collected() -> SourceFailed:
     return SourceFailed(
-        FailureReason.NOT_COLLECTED, "Nothing of this type has been collected of this account."
+        FailureReason.NOT_COLLECTED, "This account has no collected records of this type."
     )
 
 
 def _not_found_yet() -> SourceFailed:
     return SourceFailed(
-        FailureReason.UNREACHABLE, "The deadline came before the first request.", retryable=True
+        FailureReason.UNREACHABLE, "The deadline passed before the first request.", retryable=True
     )
 
 
@@ -804,11 +822,11 @@ def is_unknown(record: Record) -> bool:
 
 
 def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
-    """The documented sentence, or that the deadline ended the answer."""
+    """The documented sentence, or the statement that the deadline ended the answer."""
     records = f"{count} transaction{'' if count == 1 else 's'}"
     kinds = f"{types} transaction type{'' if types == 1 else 's'}"
     if cut_off:
-        return f"Parsed {records} from {kinds} until the deadline; go on with next_cursor"
+        return f"Parsed {records} from {kinds} until the deadline; continue with next_cursor"
     return f"Successfully parsed {records} from {kinds}"
 
 
@@ -817,7 +835,7 @@ def filters_of(query: "AnyQuery") -> dict[str, Any]:
     return {
         "start_time": query.request.start_time,
         "end_time": query.request.end_time,
-        "transaction_types": list(query.words),
+        "transaction_types": list(query.requested_types),
         "limit": query.limit,
     }
 
@@ -825,11 +843,11 @@ def filters_of(query: "AnyQuery") -> dict[str, Any]:
 def coverage_of(
     query: Query, parts: list[SourcePart], *, last: RecordKey, stopped: str, top_ms: int
 ) -> list[Coverage]:
-    """One entry for each type, by the worst of its sources."""
+    """One entry per type, from the worst of its sources."""
     entries = [
         _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
         for part in parts
-        # Otherwise it is in the entry of what the exchange has; see `_with_store`.
+        # Otherwise it is included in the entry of the exchange; see `_with_store`.
         if not part.adds or part.given_up or (part.walker and not part.walker.exhausted)
     ]
     return list(_worst((each.transaction_type, each) for each in entries).values())
@@ -861,7 +879,10 @@ def _entry(
         top_ms, from_ms, reason, collected = _with_store(query, part, (top_ms, from_ms, reason))
     if part.flaw == HIDDEN and reason in (None, OLDER_NOT_KEPT):
         reason = HIDDEN
-    reason = reason or part.flaw
+    if part.flaw not in NOT_EXPORTED:
+        reason = reason or part.flaw
+    elif reason == OLDER_NOT_KEPT:  # unless the store has it
+        reason = part.flaw
     if walker is not None and walker.hidden_after_ms is not None:
         top_ms = min(top_ms, walker.hidden_after_ms)
         from_ms = None if from_ms is None else min(from_ms, top_ms)
@@ -874,13 +895,13 @@ def _entry(
 def _with_store(
     query: Query, part: SourcePart, answered: tuple[int, int | None, str | None]
 ) -> tuple[int, int | None, str | None, CollectedPart | UnsetType]:
-    """Add what the store has of a list to what was answered: newest and oldest time, and reason."""
+    """Add the stored part to what was answered: newest and oldest time, and reason."""
     top_ms, from_ms, reason = answered
     stored, newest_ms = part.stored, top_ms
     assert stored is not None
     if part.adds:
         return top_ms, from_ms, reason, UNSET
-    if part.from_store and stored.to_ms is None:  # its list is stored, without this query
+    if part.from_store and stored.to_ms is None:  # its list is stored, but not this query
         return top_ms, None, reason or NOT_COLLECTED, UNSET
     if part.from_store:
         assert part.boundary_ms is not None
@@ -888,13 +909,13 @@ def _with_store(
         newest_ms = min(top_ms, part.boundary_ms - 1, stored.to_ms)
         if part.boundary_ms == ALWAYS_MS:
             top_ms = newest_ms
-        if reason is not None:  # not read to its end
+        if reason is not None:  # not read completely
             return top_ms, from_ms, reason, UNSET
     elif part.boundary_ms is None and reason == OLDER_NOT_KEPT and from_ms is not None:
         newest_ms = from_ms - 1
     else:
         return top_ms, from_ms, reason, UNSET
-    if newest_ms < query.from_ms:  # all of the range is newer
+    if newest_ms < query.from_ms:  # the entire range is newer
         return top_ms, from_ms, reason, UNSET
     reach_ms, lacking = stored.reach(query.from_ms, newest_ms)
     if reach_ms is None:
@@ -920,8 +941,8 @@ def _reached(
 
 
 def _time_of(place: RecordKey, query: Query) -> int | None:
-    """The oldest time whose records are complete at a position; None before the first record."""
-    # A position without an id is before the records of its time.
+    """The oldest time with complete records at a position; None before the first record."""
+    # A position without an id precedes the records of its time.
     at_ms = -place.negative_ms + (not place.record_id)
     return at_ms if at_ms <= query.to_ms else None
 
@@ -946,13 +967,18 @@ def _worse_of(left: Coverage, right: Coverage) -> Coverage:
 
 
 def errors_of(
-    parts: list[SourcePart], *, cut_off: bool = False, trouble: SourceFailed | None = None
+    parts: list[SourcePart],
+    *,
+    cut_off: bool = False,
+    trouble: SourceFailed | None = None,
+    lacking: Collection[tuple[str, str | None]] = (),
 ) -> list[ErrorEntry]:
-    """The errors, once for each type and reason.
+    """The errors, one per type and reason.
 
     Args:
         cut_off: Whether the deadline ended the answer.
         trouble: The failure of the request that was being retried at the deadline.
+        lacking: Types with the reason of their coverage.
     """
     found: dict[tuple[str, str], ErrorEntry] = {}
     unreadable: Counter[str] = Counter()
@@ -963,6 +989,8 @@ def errors_of(
         kind = part.source.type
         if walker.failure is not None:
             found.setdefault((kind, walker.failure.reason), _failed(kind, walker.failure))
+        if walker.lack is not None and (kind, walker.lack.reason) in lacking:
+            found.setdefault((kind, walker.lack.reason), _failed(kind, walker.lack))
         elif cut_off and not walker.exhausted:
             found.setdefault((kind, DEADLINE), _unfinished(kind, trouble))
         unreadable[kind] += walker.unreadable
@@ -976,7 +1004,7 @@ def _failed(kind: str, failure: SourceFailed) -> ErrorEntry:
 
 
 def _unfinished(kind: str, trouble: SourceFailed | None) -> ErrorEntry:
-    message = "The deadline came before this type was read to its end; go on with next_cursor."
+    message = "The deadline passed before this type was read completely; continue with next_cursor."
     if trouble is None:
         return ErrorEntry(kind, DEADLINE, message, None, retryable=True)
     return ErrorEntry(
@@ -988,7 +1016,7 @@ def _unreadable(kind: str, count: int) -> ErrorEntry:
     return ErrorEntry(
         kind,
         UNREADABLE_RECORD,
-        f"Rows that could not be read and stand as `other`: {count}. Equal ones may stand as one.",
+        f"Unreadable rows, returned as kind `other`: {count}. Identical ones may be returned once.",
         None,
         retryable=False,
     )

@@ -47,6 +47,7 @@ from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
+from onebook.transactions.export_jobs import ExportJobs
 from onebook.transactions.joint import JointQuery, JointRun
 from onebook.transactions.live import (
     LIVE_LIMITS,
@@ -94,10 +95,10 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
-EXCHANGE: Final = "exchange"  # of `source` in a request
-EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
-LIVE: Final = "live"  # stands for an API key where limits are shared out among keys
-UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
+EXCHANGE: Final = "exchange"  # a value of `source` in a request
+EXPORT_RECORDS_MAX: Final = 1_000_000  # per file, which takes 0.5 GB of disk until it is sent
+LIVE: Final = "live"  # stands for an API key where keys share limits
+UNREAD_S: Final = 30.0  # without read progress of the client before a streamed answer is ended
 
 log = logging.getLogger("onebook.transactions")
 
@@ -110,7 +111,7 @@ class Validation(Struct, frozen=True):
     info: AccountInfo | None
 
     def body(self) -> dict[str, Any]:
-        """The documented answer."""
+        """Return the documented answer."""
         body = {
             "success": self.info is not None,
             "message": self.message,
@@ -130,14 +131,14 @@ class Validation(Struct, frozen=True):
 
 
 class Export(Struct, frozen=True):
-    """A finished file: the number of its rows, and whether it has all records of the range."""
+    """A finished file: its number of rows, and whether it has all records of the range."""
 
     rows: int
     complete: bool
 
 
 class Transactions:
-    """The transaction service of a node. Close it.
+    """The transaction service of a node. Must be closed.
 
     Args:
         adapters: The exchanges.
@@ -146,8 +147,9 @@ class Transactions:
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
         unread_s: Seconds without read progress by the client before a streamed answer is ended.
-        collection: What is collected of the accounts; None: nothing.
+        collection: The collected records of the accounts; None: nothing is collected.
         live_limits: Intervals and bounds of live subscriptions.
+        exports: The exports of the adapters, closed with them; None: there are none.
     """
 
     def __init__(
@@ -161,12 +163,14 @@ class Transactions:
         unread_s: float = UNREAD_S,
         collection: Collection | None = None,
         live_limits: LiveLimits = LIVE_LIMITS,
+        exports: ExportJobs | None = None,
     ) -> None:
+        self._exports = exports
         self.collection = collection
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         for name in self._adapters:
-            # `increase` cannot see the first count of an absent sample.
+            # `increase` misses the first count of an absent sample.
             UNREADABLE.labels(name)
             UNKNOWN.labels(name)
         self._vault = vault
@@ -199,18 +203,20 @@ class Transactions:
 
     @property
     def running(self) -> int:
-        """Running requests."""
+        """Number of running requests."""
         return self._running.total()
 
     async def close(self) -> None:
         """Close every connection."""
         await self.live.close()
         await self.availability.close()
+        if self._exports is not None:
+            await self._exports.close()
         for adapter in self._adapters.values():
             await adapter.close()
 
     def plan(self, request: TransactionsRequest, *, key_id: str, streamed: bool = False) -> Query:
-        """Check a request of one account without a request to any exchange.
+        """Check a request for one account without any request to an exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
@@ -238,7 +244,7 @@ class Transactions:
         summing: bool = False,
         whole: bool = False,
     ) -> Query | JointQuery:
-        """Check a request of one account or several, without a request to any exchange.
+        """Check a request for one account or several without any request to an exchange.
 
         Args:
             summing: Whether a request without types gets those that add up to every balance.
@@ -246,7 +252,7 @@ class Transactions:
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
-            ServiceUnavailable: `all` accounts are requested, and none has credentials.
+            ServiceUnavailable: `all` accounts are requested, but none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
             filled = await self._filled(request, summing=summing, whole=whole)
@@ -258,7 +264,9 @@ class Transactions:
         for name in states or await self._named(request):
             part = request.model_copy(update={"exchange": name, "cursor": None})
             adapter = find(self._adapters, name)
-            known = [word for word in part.transaction_types if word in adapter.entry.words]
+            known = [
+                word for word in part.transaction_types if word in adapter.entry.sources_by_type
+            ]
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
@@ -279,7 +287,9 @@ class Transactions:
         return JointQuery(
             request=request,
             parts=tuple(parts),
-            words=tuple(dict.fromkeys(word for part in parts for word in part.words)),
+            requested_types=tuple(
+                dict.fromkeys(word for part in parts for word in part.requested_types)
+            ),
             limit=limit_of(request, streamed=streamed),
             digest=digest,
         )
@@ -287,7 +297,7 @@ class Transactions:
     async def _filled(
         self, request: TransactionsRequest, *, summing: bool, whole: bool
     ) -> TransactionsRequest:
-        """Fill in the types and the start of a request for all of an account."""
+        """Complete the types and the start of a request for everything in an account."""
         if summing and not request.transaction_types:
             types = self.summing(one_of(request))
             request = request.model_copy(update={"transaction_types": types})
@@ -301,13 +311,13 @@ class Transactions:
         return request
 
     async def _stored(self, request: TransactionsRequest) -> StoredAccount | None:
-        """What is collected of the account of a request, if its answer uses it."""
+        """The collected records of a request's account, if its answer uses them."""
         if request.source == EXCHANGE:
             return None
         only = request.source is not None
         if self.collection is None:
             if only:
-                raise InvalidRequest("Field source: nothing is collected by this service.")
+                raise InvalidRequest("Field source: this service collects nothing.")
             return None
         stored = await self.collection.account(
             account_name(one_of(request)),
@@ -337,12 +347,12 @@ class Transactions:
         return found[:ACCOUNTS_MAX]
 
     def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
-        """Refuse types that no account has."""
-        known = {word for part in parts for word in self._entry_of(part).words}
+        """Reject types that no account has."""
+        known = {word for part in parts for word in self._entry_of(part).sources_by_type}
         for word in request.transaction_types:
             if word not in known:
                 raise InvalidTransactionTypes(
-                    f"Transaction type {word[:40]!r} is not known to any of these exchanges.",
+                    f"Transaction type {word[:40]!r} is unknown to all of these exchanges.",
                     details={"supported_types": sorted(known)},
                 )
 
@@ -353,12 +363,12 @@ class Transactions:
         """The types of an exchange whose records add up to the change of every balance.
 
         Raises:
-            InvalidExchange: There is no such exchange.
+            InvalidExchange: The exchange is not supported.
         """
         return list(find(self._adapters, exchange).entry.summing)
 
     def reach_ms(self, request: TransactionsRequest) -> int:
-        """The oldest time that a request may begin at.
+        """The oldest time at which a request may begin.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes
@@ -373,7 +383,7 @@ class Transactions:
         """Check the operator's credentials with the exchange.
 
         Raises:
-            InvalidExchange: There is no such exchange.
+            InvalidExchange: The exchange is not supported.
             InvalidRequest: Two environments are requested, or the account's label is malformed.
             ExchangeFailed: The exchange is unreachable.
         """
@@ -387,8 +397,13 @@ class Transactions:
         return await validated(adapter, environment, credentials, name=name, key_id=key_id)
 
     @asynccontextmanager
-    async def run(self, query: Query | JointQuery, *, key_id: str) -> AsyncIterator[Run | JointRun]:
+    async def run(
+        self, query: Query | JointQuery, *, key_id: str, patient: bool = False
+    ) -> AsyncIterator[Run | JointRun]:
         """Start a query; leaving the block stops all requests.
+
+        Args:
+            patient: Whether to wait until exchanges have made their exports, which takes hours.
 
         Raises:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
@@ -401,7 +416,8 @@ class Transactions:
         accounts = []
         for part in parts:
             stored = await self._stored(part.request)
-            account = await self._account(part, key_id, known=stored is not None and stored.only)
+            known = stored is not None and stored.only
+            account = await self._account(part, key_id, known=known, patient=patient)
             if stored is not None and not stored.only:
                 await self._refuse_another(part)
             bounded = self._bounded(part, stored)
@@ -445,20 +461,20 @@ class Transactions:
     async def _own_readings(
         self, query: Query, stored: StoredAccount | None
     ) -> list[HoldingsReading]:
-        """Readings of the holdings for a verification, of an exchange that is so proven."""
-        proven = self._adapters[query.account.exchange].entry.books.readings
+        """Readings of the holdings, if an exchange is verified with them."""
+        proven = self._adapters[query.account.exchange].entry.bookkeeping.readings
         if stored is None or not query.request.verify or not proven:
             return []
         try:
             return await stored.readings(query.from_ms, query.to_ms)
-        except SourceFailed:  # the records say so
+        except SourceFailed:  # the records report the failure
             return []
 
     def _bounded(self, query: Query, stored: StoredAccount | None) -> Query:
-        """A query of a collected account that ends where the collection does, unless it says when.
+        """A query of a collected account; without an end, it ends where the collection does.
 
         Raises:
-            InvalidDateRange: Neither the exchange nor the collection has anything of the range.
+            InvalidDateRange: Neither the exchange nor the collection has any part of the range.
         """
         if stored is None:
             if self._may_be_stored(query.request) and query.state is None:
@@ -474,7 +490,7 @@ class Transactions:
     def subscriptions(
         self, query: Query | JointQuery, subscriber: Subscriber
     ) -> list[LiveSubscription]:
-        """A subscription for each account of a query, to be followed after its history."""
+        """Create a subscription for each account of a query, to be followed after its history."""
         joint = isinstance(query, JointQuery)
         return [
             LiveSubscription(
@@ -493,7 +509,7 @@ class Transactions:
     async def read(
         self, query: Query, tap: Callable[[PageReader], PageReader]
     ) -> AsyncIterator[AccountRun]:
-        """Start a query of a follower; leaving the block stops all requests.
+        """Start a follower's query; leaving the block stops all requests.
 
         Raises:
             InvalidRequest, ServiceUnavailable: There are no credentials.
@@ -511,7 +527,7 @@ class Transactions:
 
         Raises:
             InvalidRequest, ServiceUnavailable: There are no credentials.
-            SourceFailed: The exchange gives no token.
+            SourceFailed: The exchange issues no token.
         """
         credentials = await self._credentials(query)
         return await self._adapters[query.account.exchange].opening(
@@ -528,14 +544,14 @@ class Transactions:
         return self._adapters[query.account.exchange].streams(query.environment)
 
     def poll_factor(self, query: Query) -> float:
-        """The polling interval of an account's exchange as a multiple of that of others."""
+        """The polling interval of an account's exchange relative to other exchanges."""
         return self._adapters[query.account.exchange].poll_factor
 
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
             REFUSED.labels(KEY).inc()
             raise RateLimitExceeded(
-                f"This API key has {self._running[key_id]} transaction requests under way, which "
+                f"This API key has {self._running[key_id]} running transaction requests, which "
                 "is its limit; wait for one to end.",
                 retry_after_s=BUSY_RETRY_S,
             )
@@ -547,20 +563,21 @@ class Transactions:
             )
 
     async def _account(
-        self, query: Query, key_id: str, *, known: bool = False
+        self, query: Query, key_id: str, *, known: bool = False, patient: bool = False
     ) -> tuple[AccountSession, str]:
         """The account of a query, and the id of its credentials for cursors.
 
         Args:
             known: Whether everything is read from the store, which needs no credentials.
+            patient: See `run`.
         """
         adapter = self._adapters[query.account.exchange]
         credentials = Credentials("", "") if known else await self._credentials(query)
         account_id = self._cursors.account(credentials.api_key)
         if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(
-                f"Field cursor belongs to other {adapter.entry.display} credentials than those "
-                "that are set now; request the first page again."
+                f"Field cursor belongs to other {adapter.entry.display} credentials than the "
+                "current ones; request the first page again."
             )
         account = adapter.account(
             query.environment,
@@ -568,6 +585,8 @@ class Transactions:
             name=query.account,
             include_raw=query.request.include_raw,
             key_id=key_id,
+            range_ms=(query.from_ms, query.to_ms),
+            patient=patient,
         )
         return account, account_id
 
@@ -629,13 +648,13 @@ class Transactions:
         key_id: str,
         on_batch: Callable[[Run | JointRun, list[Record]], None] | None = None,
     ) -> bytes:
-        """The JSON answer of endpoint 10.
+        """Return the JSON answer of endpoint 10.
 
         Args:
             on_batch: Called with the run and each batch of records.
 
         Raises:
-            ExchangeFailed: Nothing at all could be read.
+            ExchangeFailed: Nothing could be read.
             InvalidRequest, ServiceUnavailable: See `run`.
         """
         started_s = self._clock.monotonic()
@@ -650,16 +669,16 @@ class Transactions:
                     on_batch(run, batch)
             run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
-        # One copy of what may be many megabytes.
+        # Copy what may be many megabytes only once.
         return b"".join(
             [json.encode(head)[:-1], b',"transactions":[', *parts, b"],", json.encode(tail)[1:]]
         )
 
     async def stream(self, query: Query | JointQuery, *, key_id: str) -> AsyncGenerator[bytes]:
-        """The NDJSON answer of endpoint 10: one record per line, then one summary line.
+        """Yield the NDJSON answer of endpoint 10: one record per line, then a summary line.
 
         Raises, before the first line:
-            ExchangeFailed: Nothing at all could be read.
+            ExchangeFailed: Nothing could be read.
             InvalidRequest, ServiceUnavailable: See `run`.
         """
         started_s = self._clock.monotonic()
@@ -673,7 +692,7 @@ class Transactions:
             if failure is not None and not run.totals.count:
                 raise exchange_failed(failure)
             head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
-        if failure is not None:  # lines are out already: the summary reports it
+        if failure is not None:  # lines were already sent: the summary reports it
             error = exchange_failed(failure)
             head |= {"success": False, "error": error.code, "message": error.message}
         yield json.encode({"type": "summary"} | head | tail) + b"\n"
@@ -684,16 +703,16 @@ class Transactions:
         """Write all records of a query to a file of one of `export.FORMS`.
 
         Raises:
-            ExchangeFailed: Nothing at all could be read.
-            InvalidRequest: The file cannot hold the records. For others see `run`.
+            ExchangeFailed: Nothing could be read.
+            InvalidRequest: The file cannot hold the records. For other cases see `run`.
             ServiceUnavailable: See `run`.
         """
         async with (
             self.run(query, key_id=key_id) as run,
             aclosing(run.records(self._settings.stream_deadline_s)) as batches,
         ):
-            # In a thread, because order books share this loop; in one, so that closing follows the
-            # last batch even if the request is cancelled.
+            # In a thread, because order books share this loop; in a single one, so that closing
+            # follows the last batch even if the request is cancelled.
             threads = ThreadPoolExecutor(1, "export")
             do = partial(asyncio.get_running_loop().run_in_executor, threads)
             try:
@@ -704,7 +723,7 @@ class Transactions:
                         if run.totals.count > EXPORT_RECORDS_MAX:
                             raise InvalidRequest(
                                 f"More than {EXPORT_RECORDS_MAX:,} records: request a shorter "
-                                "range, or a stream of lines."
+                                "range, or an NDJSON stream."
                             )
                 finally:
                     await do(file.close)
@@ -744,7 +763,7 @@ class Transactions:
         return head, tail
 
     def _next(self, run: Run | JointRun, key_id: str) -> str | None:
-        """The cursor of the next page; None after the last."""
+        """The cursor of the next page; None after the last page."""
         if isinstance(run, Run):
             state = run.state(key_id)
             return None if state is None else self._cursors.seal(state)
@@ -762,7 +781,7 @@ async def validated(
     name: AccountName | None = None,
     key_id: str = "",
 ) -> Validation:
-    """Check credentials with the exchange, stored or not.
+    """Check credentials with the exchange, whether stored or not.
 
     Raises:
         ExchangeFailed: The exchange is unreachable.
@@ -785,7 +804,7 @@ def _unusable(
     credentials: Credentials | None,
     label: str = "",
 ) -> str:
-    """Why the operator's credentials cannot be used; "" if they can."""
+    """Why the operator's credentials are unusable; "" if they are usable."""
     entry = adapter.entry
     if environment not in adapter.environments:
         return f"{entry.display} has no {environment.value}."
@@ -800,6 +819,6 @@ def _unusable(
     if not missing:
         return ""
     return (
-        f"The operator's {entry.display} {environment.value} credentials lack: "
-        f"{', '.join(missing)}; they must be set again."
+        f"The operator's {entry.display} {environment.value} credentials lack "
+        f"{', '.join(missing)}; set them again."
     )

@@ -1,34 +1,34 @@
-"""Import formats of tax tools, written by the rules of their importers.
+"""Import formats of tax tools, following the rules of their importers.
 
-Tools get the completed primary records that change the holdings. A transfer between own wallets
-changes nothing and is left out; of a futures fill only the fee appears, and the P&L of its position
-is a separate row.
+The tools get the completed primary records that change the holdings. A transfer between own wallets
+changes nothing and is omitted; of a futures fill only the fee is exported, because the P&L of its
+position is a separate row.
 
 Koinly's universal form, https://support.koinly.io/en/articles/9489976:
 
 - amounts are before fees; the fee of a row is deducted in addition;
-- a deposit has no fee (article 9490022) and a row has one at most: every other fee is a withdrawal
-  row;
+- a deposit has no fee (article 9490022) and a row has at most one: every other fee becomes a
+  withdrawal row;
 - rows of realised P&L, gains and losses alike, are "realized gain" (article 9490027).
 
 CoinTracking's CSV import, https://cointracking.freshdesk.com articles 29000007202, 29000042783:
 
-- amounts are those that really arrived and left: a fee in the bought coin is deducted, a fee in the
-  sold coin is added; the fee column is informative and not summed;
-- a fee in a third coin is a row of its own, "Other Fee";
+- amounts are those that actually arrived and left: a fee in the bought coin is deducted, a fee in
+  the sold coin is added; the fee column is informative and not summed;
+- a fee in a third coin becomes a separate row, "Other Fee";
 - funding is a cost of holding a position, not its P&L: "Other Fee" and "Other Income".
 
 BittyTax's transaction records, https://github.com/BittyTax/BittyTax (`import_records.py`):
 
 - amounts are before fees; the fee of a row is an additional spend, and never negative;
-- each type has either a buy, a sell or both, and "Margin-Fee" has no fee of its own.
+- each type has either a buy, a sell or both, and "Margin-Fee" has no fee column of its own.
 
 rotki's generic imports of trades and of events, https://github.com/rotki/rotki
 (`data_import/importers/rotki_trades.py`, `rotki_events.py`):
 
-- a row with both sides is a trade, any other an event; times are Unix ms;
+- a row with both sides is a trade, any other row an event; times are Unix ms;
 - amounts are before fees; the fee of a row is an additional expense;
-- two trades of one instant with equal amounts count once.
+- two trades at the same time with equal amounts count once.
 """
 
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class Words(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """A tool's types of rows: by the label or the kind of a record, else by its amounts."""
+    """A tool's row types: by the label or kind of a record, else by its amounts."""
 
     named: dict[str, Words]
     trade: str
@@ -86,7 +86,7 @@ class Vocabulary(NamedTuple):
     futures_fee: Words
 
     def word(self, record: Record, found: "Taxed") -> str:
-        """The type of a record's row."""
+        """The row type of a record."""
         if found.sent[0] and found.received[0]:
             return self.trade
         words = self.named.get(record.label) or self.named.get(record.kind)
@@ -188,7 +188,7 @@ class Taxed(NamedTuple):
 
 
 def taxed(record: Record) -> Taxed | None:
-    """The amounts of a record that count for taxes; None if there are none."""
+    """The amounts of a record that are relevant for taxes; None if there are none."""
     if record.view is not RecordView.PRIMARY or record.status is not Status.COMPLETED:
         return None
     if record.kind == "transfer" and record.direction is Direction.BOTH:
@@ -218,7 +218,7 @@ def koinly(record: Record) -> list[Row]:
 
 
 def bittytax(record: Record, exchange: str) -> list[Row]:
-    """Convert a record to BittyTax's transaction records; `exchange` is the name of the wallet."""
+    """Convert a record to BittyTax's transaction records; `exchange` is the wallet name."""
 
     def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
         return (
@@ -244,7 +244,7 @@ def rotki(record: Record) -> list[Row]:
 
 
 def _before_fees(record: Record, words: Vocabulary, row: MakeRow) -> list[Row]:
-    """Rows with amounts before fees; a row that sends may have one fee, others get rows."""
+    """Rows with amounts before fees; a row that sends may have one fee, other fees get own rows."""
     found = taxed(record)
     if found is None:
         return []
@@ -283,7 +283,7 @@ def cointracking(record: Record, exchange: str) -> list[Row]:
 
 
 def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge]]:
-    """The amounts that really left and arrived, the fees in them, and fees in other coins."""
+    """The amounts that actually left and arrived, the fees in them, and fees in other coins."""
     (sold, sent), (bought, received) = found.sent, found.received
     given, taken = Decimal(sent or 0), Decimal(received or 0)
     held: list[Charge] = []
@@ -303,7 +303,7 @@ def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge
 
 
 def _fee_rows(charges: list[Charge], words: Words, row: MakeRow) -> list[Row]:
-    """A row for each fee: a payment, or a receipt if it is a rebate."""
+    """One row per fee: a payment, or a receipt if it is a rebate."""
     rows = []
     for number, charge in enumerate(charges, 1):
         moved = (charge.currency, unsigned(show(charge.amount)))
@@ -320,7 +320,7 @@ def _moves(found: Taxed) -> bool:
 
 
 def _is_gain(record: Record) -> bool:
-    """Whether a record is P&L of a derivative; that of options is only in the ledger."""
+    """Whether a record is P&L of a derivative; P&L of options is only in the ledger."""
     of_option = record.instrument is not None and record.instrument.category == "option"
     return record.kind in GAINS or of_option
 

@@ -1,9 +1,9 @@
-"""Verifies from the exchange's own data that nothing is missing: pure, one pass, any length.
+"""Verifies from the exchange's own data that no record is missing: pure, one pass, any length.
 
-Compares what an exchange reports twice: each loss or falsification on one side breaks a check;
-`reconciliation.CHECKS` lists them. A check is `open`, neither proven nor broken, if the counterpart
-of an entry may be lost, or the exchange may book it differently. Facts that no data of the exchange
-can prove are listed as `unproven`, with the reason.
+Compares what an exchange reports twice: a loss or falsification on one side breaks a check;
+`reconciliation.CHECKS` lists the checks. A check is `open`, neither proven nor broken, if the
+counterpart of an entry may be lost, or if the exchange may book it differently. Facts that no data
+of the exchange can prove are listed as `unproven`, with the reason.
 
 Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """
@@ -33,16 +33,16 @@ from onebook.transactions.reconciliation import (
     Comparisons,
     Holdings,
     HoldingsReading,
-    Left,
     Moves,
     OrderReport,
     Orders,
     ProofCheck,
     Trades,
+    Unmatched,
     Verification,
     WalletChains,
     check_of_breaks,
-    check_of_left,
+    check_of_unmatched,
     grades_of,
     legs_of,
     net_of,
@@ -54,13 +54,13 @@ from onebook.transactions.record import Record, RecordView, Status
 
 WRONG_LINES_MAX: Final = 100_000
 GIVEN_UP_MAX: Final = 100_000
-EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is not checked
-TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
+EDGE_MS: Final = 10 * SECOND_MS  # an event has two times: entries nearer to an end are not checked
+TRANSFER_MS: Final = MINUTE_MS  # maximum distance between the times of one event
 DEPOSIT_MS: Final = 60 * MINUTE_MS
-WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
-EVENT_MS: Final = 60 * MINUTE_MS  # over which the lines of one event may be spread
-UNDONE_MS: Final = 30 * DAY_MS  # until a deposit or withdrawal can be taken back
-SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
+WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for approval
+EVENT_MS: Final = 60 * MINUTE_MS  # maximum spread of the lines of one event
+UNDONE_MS: Final = 30 * DAY_MS  # until a deposit or withdrawal can be reversed
+SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this long after the range proves nothing
 CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
 
@@ -86,7 +86,7 @@ class Verifier:
         below_ms: Records from this time on may have counterparts on an earlier page.
         asked: The types of the answer.
         moving: The types whose records add up to every change of the holdings.
-        orders: Whether the state of spot orders was requested beside their fills.
+        orders: Whether the state of spot orders was requested in addition to their fills.
         readings: Our own readings of the holdings in the range, newest first.
     """
 
@@ -102,7 +102,7 @@ class Verifier:
     ) -> None:
         self._own = deque(readings)
         self._entry = entry
-        self._books = entry.books
+        self._books = entry.bookkeeping
         self._below_ms = below_ms
         self._asked = frozenset(asked)
         self._moving = tuple(moving)
@@ -110,7 +110,7 @@ class Verifier:
         self._chains = WalletChains(below_ms=below_ms, disorder_ms=self._books.disorder_ms)
         self._orders = Orders(below_ms=below_ms)
         self._lines = 0
-        self._wrong_lines: list[Left] = []
+        self._wrong_lines: list[Unmatched] = []
         self._holdings: dict[tuple[str, str], Record] = {}
         self._spot = Trades()
         self._futures = Trades()
@@ -125,7 +125,7 @@ class Verifier:
         self._readings = Holdings(self._books.held or frozenset())
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
-        # Checks that are made elsewhere, or not at all, hold no records.
+        # Checks made elsewhere, or not at all, hold no records.
         self._idle = self._left_out() | self._books.compared
 
     # Records --------------------------------------------------------------------------
@@ -151,15 +151,15 @@ class Verifier:
             if used and record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
         elif record.type == EventType.HOLDINGS:
-            self._holdings.setdefault(place_of(record), record)  # the newest
+            self._holdings.setdefault(place_of(record), record)  # only the newest
         elif self._both(record.type):
             self._event(record)
 
     def _take_readings(self, *, after_ms: int) -> None:
-        """Take our own readings that are later than a time, at their place in the sequence."""
+        """Insert our own readings that are later than a time at their place in the sequence."""
         while self._own and self._own[0].at_ms > after_ms:
             reading = self._own.popleft()
-            for holding in reading.holdings:  # of one time, whatever each wallet says
+            for holding in reading.holdings:  # as of one time, whatever each wallet reports
                 self._readings.holding(replace(holding, timestamp=reading.at_ms))
 
     def _both(self, kind: str) -> bool:
@@ -176,7 +176,7 @@ class Verifier:
         expected = subtract(add(*parts), fees)
         if expected != Decimal(balance.change) and len(self._wrong_lines) < WRONG_LINES_MAX:
             what = "its change is not its cash flow, funding and fee"
-            self._wrong_lines.append(Left(line, what, show(expected), balance.change))
+            self._wrong_lines.append(Unmatched(line, what, show(expected), balance.change))
 
     def _booked_event(self, record: Record) -> None:
         named = self._books.lines_name_events and self._both(record.type)
@@ -218,7 +218,7 @@ class Verifier:
         cash_flow = line.balance.cash_flow if line.balance else None
         if line.kind in CLOSING_LINES:
             self._closings.line(line)
-        elif cash_flow not in (None, "0"):  # of a session or a delivery
+        elif cash_flow not in (None, "0"):  # of a session or delivery
             self._settlements.line((market.symbol, cash_flow or "0"), line)
 
     def _event(self, record: Record) -> None:
@@ -262,11 +262,11 @@ class Verifier:
         covered: Mapping[str, int | None] | None = None,
         compared: Comparisons | None = None,
     ) -> Verification:
-        """Results of all records checked.
+        """Report the results of all checked records.
 
         Args:
             cut: Whether the answer ended before its last record.
-            covered: Start of complete coverage of each type; null: none.
+            covered: Start of the complete coverage of each type; null: none.
             compared: Comparisons made by the reader of the account.
         """
         self._compared = compared or self._compared
@@ -284,7 +284,7 @@ class Verifier:
     ) -> Iterable[ProofCheck]:
         known = frozenset(self._entry.types)
         makers: dict[str, Callable[[], ProofCheck]] = {
-            CheckId.LEDGER_ARITHMETIC: lambda: check_of_left(
+            CheckId.LEDGER_ARITHMETIC: lambda: check_of_unmatched(
                 CheckId.LEDGER_ARITHMETIC, self._lines, self._wrong_lines
             ),
             CheckId.LEDGER_CHAIN: lambda: _chain_check(chains),
@@ -337,7 +337,7 @@ class Verifier:
         whole = len(known) == len(starts)
         return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
 
-    def _checkable(self, left: Iterable[Left]) -> list[Left]:
+    def _checkable(self, left: Iterable[Unmatched]) -> list[Unmatched]:
         """Entries whose counterpart must lie in the range."""
         return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
 
@@ -353,16 +353,16 @@ class Verifier:
 
     def _order_check(self, orders: OrderReport) -> ProofCheck:
         if not self._orders_asked:
-            reason = f"It needs {self._books.trades}, not trades alone."
+            reason = f"It needs {self._books.trades}, not only trades."
             return ProofCheck(CheckId.ORDERS, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
         span = self._span(*([self._books.trades] if self._asked else []))
         opened = [
-            Left(fill, "its order is not in the range", "1", "0", sure=False)
+            Unmatched(fill, "its order is not in the range", "1", "0", certain=False)
             for fill in self._orders.left
             if fill.timestamp < span.below_ms
         ]
         overflowed = self._orders.overflowed
-        found = check_of_left(
+        found = check_of_unmatched(
             CheckId.ORDERS,
             orders.checked,
             opened,
@@ -377,7 +377,7 @@ class Verifier:
     def _trades_check(self, name: CheckId, trades: Trades) -> ProofCheck:
         left = self._checkable(trades.left())
         reason = self._reason(name)
-        return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
+        return check_of_unmatched(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
     def _reason(self, name: CheckId) -> str:
         """The reason why an unmatched entry of a check may not be a loss."""
@@ -386,9 +386,9 @@ class Verifier:
     def _closings_check(self) -> ProofCheck:
         closings = self._closings
         left = self._checkable(closings.left())
-        reason = "The order began before the range, whose ledger lines lack a part of its P&L."
+        reason = "The order began before the range, which therefore lacks a part of its P&L."
         checked = closings.checked + len(closings.wrong)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.CLOSED_PNL,
             checked,
             [*closings.wrong, *left],
@@ -399,14 +399,16 @@ class Verifier:
     def _settlements_check(self) -> ProofCheck:
         events, lines = self._settlements.left()
         left = [
-            Left(r, "the ledger has no line of this amount", key[-1], "none", r.kind != "delivery")
+            Unmatched(r, "no ledger line has this amount", key[-1], "none", r.kind != "delivery")
             for key, r in events
         ] + [
-            Left(r, "no session or delivery of this amount", key[-1], "none", r.kind != "delivery")
+            Unmatched(
+                r, "no session or delivery has this amount", key[-1], "none", r.kind != "delivery"
+            )
             for key, r in lines
         ]
         left = self._checkable(left)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.SETTLEMENTS,
             self._settlements.checked,
             left,
@@ -418,14 +420,14 @@ class Verifier:
         moves, span = self._transfers, self._span(EventType.LEDGER, EventType.TRANSFERS)
         events, lines = moves.left()
         left = [
-            Left(record, f"the book of {key[0]} has no line of it", key[2], "none")
+            Unmatched(record, f"the ledger of {key[0]} has no line for it", key[2], "none")
             for key, record in events
             if key[0] in self._chains.wallets and span.holds(record.timestamp, TRANSFER_MS)
         ]
         unlisted = _unlisted(lines, self._books.funding_wallet)
         left += [one for one in unlisted if span.holds(one.record.timestamp, TRANSFER_MS)]
         reason = self._reason(CheckId.TRANSFERS)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
         )
 
@@ -439,35 +441,35 @@ class Verifier:
             )
         ]
         reason = self._reason(CheckId.EVENTS)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.EVENTS, booked.checked, left, reason, overflowed=booked.overflowed
         )
 
     def _compared_check(self, name: CheckId) -> ProofCheck:
-        """The check of comparisons made by the reader of the account."""
+        """The check of comparisons made by the account's reader."""
         found = self._compared
         left = self._checkable(found.left(name))
-        return check_of_left(name, found.checked[name], left, self._reason(name))
+        return check_of_unmatched(name, found.checked[name], left, self._reason(name))
 
     def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """The check of deposits, withdrawals and leverage tokens against their ledger lines."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
         events, lines = moves.left()
-        left: list[Left] = []
+        left: list[Unmatched] = []
         for key, record in events:
-            # Credited to the trading wallet at once, or sent from it, it is a transfer there.
+            # If credited directly to the trading wallet, or sent from it, it is a transfer there.
             wallet = self._books.trading_wallet
             if self._transfers.pop_line((wallet, *key), record.timestamp) is not None:
                 continue
-            left.append(Left(record, "it is in no ledger", key[-1], "none"))
+            left.append(Unmatched(record, "no ledger contains it", key[-1], "none"))
         refunds = {key for key, _ in self._given_up}
         for key, line in lines:
             undone = (key[0], key[-1].removeprefix("-")) in refunds
-            left.append(Left(line, f"none of the {kind} is this", key[-1], "none", not undone))
+            left.append(Unmatched(line, f"none of the {kind} matches", key[-1], "none", not undone))
         left = [one for one in left if span.holds(one.record.timestamp, margin_ms)]
         reason = self._reason(name)
-        return check_of_left(name, moves.checked, left, reason, overflowed=moves.overflowed)
+        return check_of_unmatched(name, moves.checked, left, reason, overflowed=moves.overflowed)
 
     # Holdings --------------------------------------------------------------------------
 
@@ -490,7 +492,7 @@ class Verifier:
             total, accepted = ZERO, [ZERO]
             if holding is not None and holding.balance is not None:
                 total = Decimal(holding.balance.total or 0)
-                # The figure of a wallet may hold what was borrowed, its book does not.
+                # The reported figure of a wallet may include borrowed coins; its ledger does not.
                 accepted = [total, subtract(total, Decimal(holding.balance.borrowed or 0))]
             closing = Decimal(chain.closing)
             if closing not in accepted:
@@ -503,7 +505,7 @@ class Verifier:
         return check_of_breaks(CheckId.HOLDINGS, checked, breaks)
 
     def _sums_check(self) -> ProofCheck:
-        """The check of the sum of all changes since the beginning against the holdings."""
+        """Check the sum of all changes since the beginning against the holdings."""
         start_ms = self._books.sums_from_ms
         assert start_ms is not None
         why_not = self._no_sums(start_ms) or self._no_snapshot()
@@ -513,16 +515,16 @@ class Verifier:
         for coin, moved, held in self._readings.sums():
             checked += 1
             if moved != held:
-                what = f"all changes of {coin} do not add up to what is held"
+                what = f"all changes of {coin} do not add up to the holdings"
                 difference = show(subtract(held, moved))
                 breaks.append(Break(coin, show(held), show(moved), difference, what))
         return check_of_breaks(CheckId.SUMS, checked, breaks)
 
     def _readings_check(self) -> ProofCheck:
-        """The check of the changes between two readings of the holdings."""
+        """Check the changes between two readings of the holdings."""
         why_not = self._no_sums(None)
         if why_not is None and len(self._readings.readings) < 2:
-            why_not = "The holdings are known at one time only."
+            why_not = "The holdings are known at only one time."
         if why_not is not None:
             return ProofCheck(CheckId.READINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         span = self._span(*self._moving)
@@ -530,7 +532,7 @@ class Verifier:
         for at_ms, coin, moved, gained in self._readings.intervals(span.from_ms):
             checked += 1
             if moved != gained:
-                what = f"changes of {coin} before {at_ms} do not add up to what was held"
+                what = f"changes of {coin} before {at_ms} do not add up to the earlier holdings"
                 difference = show(subtract(gained, moved))
                 breaks.append(Break(coin, show(gained), show(moved), difference, what))
         return check_of_breaks(CheckId.READINGS, checked, breaks)
@@ -539,7 +541,7 @@ class Verifier:
         """The reason why changes cannot be added up for this answer."""
         missing = [kind for kind in self._moving if kind not in self._asked]
         if missing:
-            return f"It needs {', '.join(missing)} too, in one request."
+            return f"It also needs {', '.join(missing)} in the same request."
         covered = [self._covered.get(kind) for kind in self._moving]
         known = [each for each in covered if each is not None]
         if len(known) < len(covered):
@@ -580,14 +582,14 @@ def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
     return check_of_breaks(CheckId.LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
-def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:
-    """Ledger lines of transfers that are in no list.
+def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Unmatched]:
+    """Ledger lines of transfers that no list contains.
 
     A line out of one wallet and a line of the same amount into another are a transfer within the
-    account. The lists have every transfer of the funding wallet, but not all between trading
-    wallets.
+    account. The lists contain every transfer of the funding wallet, but not all transfers between
+    trading wallets.
     """
-    left: list[Left] = []
+    left: list[Unmatched] = []
     waiting: dict[tuple[str, str], list[tuple[str, Record]]] = {}
     for (wallet, coin, change), line in lines:
         opposite = change[1:] if change[0] == "-" else f"-{change}"
@@ -598,10 +600,10 @@ def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) 
             continue
         others.remove(near[0])
         if funding_wallet in (wallet, near[0][0]):
-            left.append(Left(line, "its transfer is missing", change, "none"))
+            left.append(Unmatched(line, "its transfer is missing", change, "none"))
     single = [line for found in waiting.values() for _, line in found]
     what = "no transfer has this amount"
-    return left + [Left(r, what, r.amount or "", "none", sure=False) for r in single]
+    return left + [Unmatched(r, what, r.amount or "", "none", certain=False) for r in single]
 
 
 def _near(one: Record, other: Record, tolerance_ms: int) -> bool:

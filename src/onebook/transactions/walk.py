@@ -1,14 +1,14 @@
 """Reads sources from newest to oldest: every row once, none skipped silently.
 
-A walker cuts its range into windows (`Cutter`) and reads several side by side (`WindowStream`),
-each along the exchange's cursor (`CursorChain`). Its `Outlet` sorts, joins and deduplicates what
-the pages hold.
+A walker divides its range into windows (`Cutter`) and reads several concurrently (`WindowStream`),
+each along the exchange's cursor (`CursorChain`). Its `Outlet` sorts, joins and deduplicates the
+rows.
 
 Pages are no larger than the answer's limit, and a walker pauses while enough later records are
 buffered (`Demand`).
 
-Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, and those of `merge`. Little is read
-ahead for a short answer, because most of it would be thrown away.
+Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, and those of `merge`. For a short
+answer little is read ahead, because most of it would be discarded.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import (
-    NOT_ASKED,
+    SKIPPED_PAGE,
     SNAPSHOT,
     CursorGone,
     FailureReason,
@@ -46,14 +46,14 @@ from onebook.transactions.windows import (
 
 PAGES_AHEAD: Final = 2
 PAGES_AHEAD_SHORT: Final = 1
-PAGES_MAX: Final = 50_000  # of one window: 2.5 million rows of the smallest pages
+PAGES_MAX: Final = 50_000  # per window: 2.5 million rows of the smallest pages
 PAGES_HELD_MAX: Final = 24  # of a window that is read oldest first
 WINDOWS_AHEAD: Final = 6
-PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
+PAGES_SPARSE: Final = 1  # windows with at most this many pages are always read ahead
 
 
 class WindowStream:
-    """One window being read ahead, page after page.
+    """One window being read ahead page by page.
 
     Args:
         begin: The window, and the exchange's cursor of its first page.
@@ -76,7 +76,7 @@ class WindowStream:
                 await self._read_oldest_first()
             else:
                 await self._read()
-        except Exception as error:  # raised again where the pages are taken
+        except Exception as error:  # raised again by the consumer of the pages
             await self.pages.put(error)
         else:
             await self.pages.put(None)
@@ -94,14 +94,14 @@ class WindowStream:
                 parts += [Bookmark(*half) for half in self._halved(part.window)]
 
     async def _read_part(self, begin: Bookmark) -> bool:
-        """Read a window along its cursor; return False if it has more rows than it shows."""
+        """Read a window along its cursor; return False if not all of its rows are visible."""
         source, window = self._walker.source, begin.window
         chain, full_page, unread_ms = CursorChain(begin.cursor), False, window.to_ms
         for read in range(PAGES_MAX):
             try:
                 page = await self._ask(below(window, unread_ms, source), chain.cursor)
             except TooOld:
-                # A cursor belongs to its window: begin again below what was read.
+                # A cursor belongs to its window: start a new one below what was read.
                 cut = self._walker.cut(window._replace(to_ms=unread_ms))
                 if cut is None:
                     return True
@@ -110,7 +110,7 @@ class WindowStream:
             except CursorGone:
                 if read or not chain.cursor:
                     raise _refused_cursor() from None
-                # It was that of an earlier answer: the window is read from its beginning.
+                # The cursor was from an earlier answer: read the window from its beginning.
                 chain = CursorChain()
                 continue
             if page.cut:
@@ -129,7 +129,7 @@ class WindowStream:
         raise _endless()
 
     def _halved(self, window: Window) -> list[Window]:
-        """The halves of a window that shows fewer rows than it has.
+        """The halves of a window that has more rows than it shows.
 
         Raises:
             SourceFailed: The window cannot be halved.
@@ -139,7 +139,7 @@ class WindowStream:
         if not parts:
             raise SourceFailed(
                 FailureReason.EXCHANGE_ERROR,
-                "More rows share one time than the exchange shows.",
+                "More rows have the same time than the exchange returns.",
             )
         return parts
 
@@ -163,7 +163,8 @@ class WindowStream:
                 await self._walker.wanted(part.from_ms - 1)
 
     async def _whole(self, part: Window) -> Page | None:
-        """Read a window as one page; None if it has more rows than it shows, or may be held."""
+        """Read a window as one page; None if it has more rows than it shows, or than may be
+        held."""
         source = self._walker.source
         divisible = bool(halves(part, source))
         pages: list[Page] = []
@@ -183,7 +184,7 @@ class WindowStream:
 
 
 class Walker:
-    """Reads one source of one request, from newest to oldest. Owned: `close` it."""
+    """Reads one source for one request, from newest to oldest. Must be closed."""
 
     def __init__(
         self,
@@ -205,9 +206,10 @@ class Walker:
         self.finished = False
         self.failure: SourceFailed | None = None
         self.absent = False  # the account never used the product
+        self.lack: SourceFailed | None = None  # why some rows are missing
         self.unreadable = 0
         self.pages = 0
-        self.oldest_ms: int | None = None  # of the rows that were read
+        self.oldest_ms: int | None = None  # the oldest row that was read
         self.hidden_after_ms: int | None = None
         self.floor_ms = floor_ms(source, now_ms())
         self.cut_short_ms: int | None = None
@@ -240,7 +242,7 @@ class Walker:
 
     @property
     def disordered(self) -> int:
-        """Records that arrived after newer ones."""
+        """Number of records that arrived after newer ones."""
         return self.outlet.disordered
 
     @property
@@ -259,8 +261,8 @@ class Walker:
 
     @property
     def kept_from_ms(self) -> int | None:
-        """Time from which the exchange still has all records; None for the whole range."""
-        # Before its beginning there was nothing that could be lost.
+        """Time from which the exchange still has all records; None for the entire range."""
+        # Before the beginning of the source, nothing could be lost.
         lost = self.source.window_ms and self.floor_ms > self.source.begins_ms
         kept = max(
             self.floor_ms if lost else NOTHING_LEFT_MS, self._lost_before_ms, self._hidden_before_ms
@@ -269,7 +271,7 @@ class Walker:
 
     @property
     def hidden(self) -> bool:
-        """Whether the key may not see a part of the range."""
+        """Whether the key cannot see a part of the range."""
         after_ms = self.hidden_after_ms
         return self._hidden_before_ms > self._wanted.from_ms or (
             after_ms is not None and after_ms < self._wanted.to_ms
@@ -285,7 +287,7 @@ class Walker:
             self._bookmarks.popleft()
 
     async def close(self) -> None:
-        """Stop the requests; wait until every task has ended."""
+        """Stop the requests and wait until every task has ended."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._drop_streams()
@@ -296,7 +298,7 @@ class Walker:
         except SourceFailed as failure:
             self.failure = failure
             self.outlet.fail(failure)
-        except Exception as defect:  # ours: the merge raises it, nothing is passed over
+        except Exception as defect:  # our own bug: the merge raises it, so that nothing is skipped
             self.outlet.defect = defect
         finally:
             await self._drop_streams()
@@ -333,7 +335,7 @@ class Walker:
         """The windows of this walk; None if the source has nothing in the range."""
         source, wanted = self.source, self._wanted
         to_ms = wanted.to_ms + 1
-        if source.join_ms:  # an event of the range may not lack the rows that are just outside it
+        if source.join_ms:  # an event in the range needs its rows that are just outside
             to_ms = max(to_ms, min(to_ms + source.join_ms, self._now_ms() + 1))
         if source.ends_ms is not None:
             to_ms = min(to_ms, source.ends_ms)
@@ -348,7 +350,7 @@ class Walker:
         return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
 
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
-        """Read the newest unread window to its end; return whether there was one."""
+        """Read the newest unread window completely; return whether there was one."""
         await self._begin(windows)
         if not self._streams:
             return False
@@ -364,7 +366,7 @@ class Walker:
         cutter.filled(PAGES_LONG + 1 if stream.was_cut else stream.pages_read)
         ahead = self._long or stream.pages_read <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
-        await self._accept(NOT_ASKED, self._oldest_ahead(stream.window))
+        await self._accept(SKIPPED_PAGE, self._oldest_ahead(stream.window))
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
@@ -390,11 +392,11 @@ class Walker:
             await self.outlet.keep_pace(newest_ms)
 
     def _watermark_of(self, page: Page, window: Window) -> int:
-        """The time after which no record of later pages can be.
+        """The latest time that a record of later pages can have.
 
-        Later pages hold rows that the exchange's filter puts before this page's oldest row, and a
-        record's time is at most `lag_ms` later than the time used by the filter. A page can be
-        newer than its window, if that is only the time at which to stop.
+        Later pages contain rows that the exchange's filter sorts before this page's oldest row, and
+        a record's time is at most `lag_ms` later than the time used by the filter. A page can be
+        newer than its window if the window only determines where to stop.
         """
         oldest_ms = page.oldest_ms
         if oldest_ms is None or self.source.untimed:
@@ -407,6 +409,7 @@ class Walker:
 
     async def _accept(self, page: Page, watermark_ms: int, *, snapshot: bool = False) -> None:
         self.unreadable += page.unreadable
+        self.lack = self.lack or page.lack
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         if page.hidden_before_ms is not None:
@@ -436,14 +439,14 @@ class Walker:
         """Fetch one page from the reader."""
         page = await self._reader.page(self.source, window, cursor)
         self.begun = True
-        self.pages += page is not NOT_ASKED
+        self.pages += page is not SKIPPED_PAGE
         return page
 
     def cut(self, window: Window) -> Window | None:
-        """Cut the time that the exchange no longer keeps off a window; None if nothing is left.
+        """Remove from a window the time that the exchange no longer keeps; None if nothing is left.
 
-        "Two years ago" moves while we walk, and the exchange answers with an error, not an empty
-        list.
+        "Two years ago" moves while we walk, and the exchange then answers with an error instead of
+        an empty list.
         """
         self.floor_ms = max(self.floor_ms, floor_ms(self.source, self._now_ms()))
         if window.from_ms >= self.floor_ms:
@@ -467,7 +470,7 @@ def _refused_cursor() -> SourceFailed:
 
 
 def _in_one(pages: list[Page]) -> Page:
-    """Combine the pages of a window that is read oldest first to one page, newest row first."""
+    """Combine the pages of a window that was read oldest first into one page, newest row first."""
     kept = [page.kept_from_ms for page in pages if page.kept_from_ms is not None]
     return replace(
         pages[-1],

@@ -9,15 +9,15 @@ from onebook.transactions.adapter import FailureReason, Page, Source, SourceFail
 
 FLOOR_MARGIN_MS: Final = 5 * 60_000  # "two years ago" moves while we walk
 SPLIT_MS_MIN: Final = 60 * 60_000
-PAGES_LONG: Final = 24  # a window of more pages is cut in two: windows are read side by side
+PAGES_LONG: Final = 24  # longer windows are halved, because windows are read concurrently
 PAGES_SHORT: Final = 3
 PAGE_ROWS_MIN: Final = 10
-PAGE_ROWS_SPARE: Final = 5  # rows that are read and not needed: of the second of the window's end
-SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
+PAGE_ROWS_SPARE: Final = 5  # unneeded rows per page: those in the second in which the window ends
+SMALL_PAGE_LAG_MS: Final = 1_000  # above this, a page does not bound the times still to come
 
 
 class Cutter:
-    """The windows of one walk, newest first; their length adapts to the number of their rows.
+    """The windows of one walk, newest first; their length adapts to their number of rows.
 
     Args:
         source: The source to read.
@@ -31,7 +31,7 @@ class Cutter:
         grain = source.grain_ms
         self._from_ms = from_ms // grain * grain
         self._length_ms = source.window_ms
-        # Up to the end of a grain: the exchange compares whole seconds.
+        # Up to the end of a grain, because the exchange compares whole seconds.
         self._to_ms = _up(to_ms, grain)
         self._last_ms = to_ms - 1
         self._below_ms = min(self._to_ms, _up(below_ms, grain))
@@ -82,7 +82,7 @@ class CursorChain:
         if cursor in self._seen:
             raise SourceFailed(
                 FailureReason.UNREADABLE,
-                "The exchange repeated a cursor: what comes after this page cannot be read.",
+                "The exchange repeated a cursor, so later pages cannot be read.",
                 retryable=True,
             )
         self._seen.add(cursor)
@@ -100,12 +100,12 @@ class Bookmark(NamedTuple):
 
     @property
     def window(self) -> Window:
-        """The window that the cursor belongs to."""
+        """The window to which the cursor belongs."""
         return Window(self.from_ms, self.to_ms, self.seen_ms)
 
 
 class ReadPage(NamedTuple):
-    """A page, with its window and cursor."""
+    """A page with its window and cursor."""
 
     page: Page
     bookmark: Bookmark
@@ -121,7 +121,7 @@ def halves(window: Window, source: Source) -> list[Window]:
 
 
 def below(window: Window, unread_ms: int, source: Source) -> Window:
-    """Shrink a window to the part before `unread_ms`, where the unread rows are."""
+    """Shrink a window to the part before `unread_ms`, which has the unread rows."""
     if source.untimed:
         return window
     return window._replace(seen_ms=min(window.seen_ms, unread_ms - 1))
@@ -149,7 +149,7 @@ def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
     """Whether a page's size proves that it is the last.
 
     A missing cursor does not count, because the last page may still have one. A short page is the
-    last one, unless the exchange silently returns smaller pages than requested: so it must be
+    last one unless the exchange silently returns smaller pages than requested: it must therefore be
     shorter than any page size that the exchange may use, or follow a full page. If the query is
     filtered (`page_rows_least` 0), only an empty page is the last one.
     """

@@ -14,7 +14,7 @@ NAMES: Final = ("kraken", "okx")
 DEPTH: Final = 20
 
 FORMS: Final = """\
-`levels` and `split` say how a level is written. Numbers are exact decimals:
+`levels` and `split` determine the form of a level. Numbers are exact decimals:
 `value` is price x amount, cut to 10 decimals; the volumes are sums over the delivered levels;
 values of an empty side are null.
 """

@@ -16,11 +16,11 @@ from onebook.web.markdown import Rendered, anchor_of, render, url_of
 
 CONTENT: Final = Path(__file__).parent / "content"
 IMAGES: Final = {".webp": "image/webp", ".svg": "image/svg+xml"}
-RENDERED_MAX: Final = 256  # pages that are kept as HTML
-SECTION_CHARACTERS_MAX: Final = 1_500  # of a section, in the search index
+RENDERED_MAX: Final = 256  # pages cached as HTML
+SECTION_CHARACTERS_MAX: Final = 1_500  # per section in the search index
 _HEADING: Final = re.compile(r"^(#{1,6}) (.+)$")
 _MARKS: Final = re.compile(r"<!--.*?-->|\]\([^)]*\)|[`*\[\]|]|-{3,}", re.DOTALL)
-# Groups of the contents: a title, and the pages by the beginning of their path.
+# Groups of the table of contents: a title, and the pages by path prefix.
 GROUPS: Final = (
     ("Tutorial", ("tutorial.md",)),
     ("Guides", ("guides/",)),
@@ -42,7 +42,7 @@ class Chapters:
     """All pages, by file path and by URL.
 
     Args:
-        folder: Where the pages are.
+        folder: The folder with the pages.
     """
 
     def __init__(self, folder: Path = CONTENT) -> None:
@@ -65,7 +65,7 @@ class Chapters:
         for title, begins in GROUPS:
             found = [path for path in self.texts if path.startswith(begins) and _listed(path)]
             own = [ContentsEntry(self._titles[path], url_of(path)) for path in found]
-            # The index of a group is first, and the title of the group links to it.
+            # The index of a group comes first, and the title of the group links to it.
             inner = [each for each, path in zip(own, found, strict=True) if not is_index(path)]
             if own:
                 yield ContentsEntry(title, own[0].href, inner if len(own) > 1 else ())
@@ -78,7 +78,7 @@ class Chapters:
         return render(self.texts[path], path)
 
     def _page(self, path: str) -> str:
-        """The page of a file."""
+        """The page rendered from a file."""
         page = self.rendered(path)
         here = [
             ContentsEntry(each.title, f"#{each.anchor}")
@@ -90,7 +90,7 @@ class Chapters:
         return document(page.title, contents=groups, main=[page.html])
 
     def _hits(self, path: str) -> Iterator[Hit]:
-        """The sections of a page, found by line because parsing every page would take a second."""
+        """The sections of a page, found by line, because parsing every page would take a second."""
         url, title = url_of(path), self._titles[path]
         taken: set[str] = set()
         heading, anchor, lines, fenced = title, "", list[str](), False

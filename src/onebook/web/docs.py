@@ -1,7 +1,7 @@
 """The API page: one HTML document from the OpenAPI and AsyncAPI documents.
 
-Rendered on the server, so that it works offline, without scripts and with the browser's own search.
-Fields, limits, errors and close codes are generated from the code.
+Rendered on the server, so that it works offline, without scripts, and with the browser's own
+search. Fields, limits, errors and close codes are generated from the code.
 """
 
 import json
@@ -114,7 +114,7 @@ def _operations(openapi: Document, group: str) -> Iterator[tuple[str, str, Docum
 
 def _operation(openapi: Document, method: str, path: str, operation: Document) -> Html:
     schemas = Schemas(openapi)
-    needs = "Needs a session: `Authorization: Bearer <session_token>`."
+    needs = "Requires a session: `Authorization: Bearer <session_token>`."
     line = tag("p", tag("b", method.upper(), class_="method"), " ", tag("code", path))
     return tag(
         "article",
@@ -204,7 +204,7 @@ def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
             "article",
             tag("h3", exchange.display),
             prose(
-                f"Give `{exchange.name}` as `exchange`. Do not send credentials; the operator "
+                f"Use `{exchange.name}` as `exchange`. Do not send credentials; the operator "
                 "configures them. These are the exchange's own transaction types; they may be "
                 "mixed with the unified names of `GET /api/v1/transactions/types`."
             ),

@@ -24,8 +24,8 @@ HEAD = Html(
     '<script src="/web/page/theme.js"></script>'
     '<script src="/web/page/docs.js" type="module"></script>'
 )
-# Hidden by its style without scripts, where the browser's search remains; a script that showed it
-# would move the page.
+# Hidden by its style if there are no scripts, where the browser's own search remains; showing it by
+# script would shift the page.
 SEARCH = Html(
     '<form class="search" role="search">'
     '<input type="search" aria-label="Search the documentation" placeholder="Search" '
@@ -36,7 +36,7 @@ SEARCH = Html(
 
 
 def document(title: str, *, contents: Sequence[ContentsEntry], main: Sequence[Content]) -> str:
-    """Render a whole page."""
+    """Render an entire page."""
     head = tag("head", HEAD, tag("title", f"{title} - Onebook"))
     columns = tag(
         "div", _contents(contents), tag("main", *main, id="text", tabindex="-1"), class_="columns"

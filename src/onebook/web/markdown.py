@@ -1,4 +1,4 @@
-"""One page of `docs/` as HTML: CommonMark with tables, heading anchors as GitHub makes them.
+"""Renders one page of `docs/` to HTML: CommonMark with tables, heading anchors as on GitHub.
 
 Comments and other HTML in a page are dropped: only Markdown is rendered.
 https://spec.commonmark.org/0.31.2/
@@ -55,7 +55,7 @@ def render(text: str, path: str) -> Rendered:
 
     Args:
         text: The Markdown.
-        path: Its path within `docs/`, which its links are relative to.
+        path: Its path within `docs/`, to which its links are relative.
     """
     tokens = _PARSER.parse(served_here(text))
     headings = list(_anchored(tokens))
@@ -68,7 +68,7 @@ def render(text: str, path: str) -> Rendered:
 
 
 def served_here(text: str) -> str:
-    """Replace the address in a page by that of the node that serves it."""
+    """Replace the address in a page by the address of the node that serves it."""
     if (stated := _ADDRESS.search(text)) is None:
         return text
     text = text.replace(f"ws{stated[1]}", PLACEHOLDER_WS_URL)

@@ -12,7 +12,7 @@ class Html(str):
     __slots__ = ()
 
 
-Content = str | None  # an `Html` stays as it is, any other text is escaped, None is nothing
+Content = str | None  # an `Html` is used unchanged, other text is escaped, None is omitted
 
 
 def tag(name: str, *content: Content, **attributes: str) -> Html:

@@ -1,7 +1,7 @@
 """Routes of the pages, and their Content-Security-Policy.
 
-The policy allows scripts and styles from our own files only: nothing inline, nothing from other
-hosts. https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
+The policy allows scripts and styles only from our own files: nothing inline, nothing from other
+hosts. https://www.w3.org/TR/CSP3/ ('self' also covers the WebSocket of the same host.)
 """
 
 import gzip
@@ -90,7 +90,7 @@ def pages(site: Site) -> APIRouter:
         return asset_of(json.encode(chapters.search_index(site.openapi())), ".json")
 
     def addressed(page: str, url: str) -> Asset:
-        # Cached without the host: clients could fill a cache by Host with any names.
+        # Cached without the host, because clients could fill the cache with arbitrary Host values.
         page = page.replace(PLACEHOLDER_URL, escape(url))
         page = page.replace(PLACEHOLDER_WS_URL, escape("ws" + url.removeprefix("http")))
         return asset_of(page.encode(), ".html")
@@ -99,7 +99,7 @@ def pages(site: Site) -> APIRouter:
     async def first_page(request: Request) -> Response:
         return answer(request, assets["page/index.html"])
 
-    # Not `async`, so in a thread: the first request of a page renders it.
+    # Not `async`, so it runs in a thread: the first request for a page renders it.
     @router.get("/docs")
     def docs(request: Request) -> Response:
         return answer(request, addressed(written(), site.base_url(request)))

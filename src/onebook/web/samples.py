@@ -53,7 +53,7 @@ SAMPLES = (
         "begin-curl",
         "A session, with curl",
         "The operator issues an API key. REST calls that require authentication use a session "
-        "token, for which the key is exchanged.",
+        "token, which you get in exchange for the key.",
         CURL,
     ),
     (

@@ -9,14 +9,14 @@ from onebook.transactions.bybit.adapter import unavailable_types
 from onebook.transactions.bybit.endpoints import (
     ACCOUNT,
     API_KEY,
-    BOOKS,
+    BOOKKEEPING,
     ENDPOINTS,
     ENTRY,
     INSTRUMENTS,
     PATH_LIMITS,
     SOURCES,
+    SOURCES_BY_TYPE,
     TYPES,
-    WORDS,
 )
 from onebook.transactions.bybit.pages import read_row, rows_of
 from onebook.transactions.bybit.rows import ms
@@ -31,18 +31,18 @@ class TestTables:
     def test_every_word_of_the_documentation_is_accepted(self) -> None:
         unified = {"deposits", "withdrawals", "trades", "spot_trades", "futures", "derivatives",
                    "transfers", "holdings", "balances"}  # fmt: skip
-        assert unified | set(ENTRY.types) == set(WORDS)
+        assert unified | set(ENTRY.types) == set(SOURCES_BY_TYPE)
         assert len(ENTRY.types) == 9
 
     def test_trades_are_fills_and_orders_only_by_name(self) -> None:
-        assert WORDS["trades"] == ("spot_fills", "former_spot_fills")
-        assert WORDS["spot_orders"] == (
+        assert SOURCES_BY_TYPE["trades"] == ("spot_fills", "former_spot_fills")
+        assert SOURCES_BY_TYPE["spot_orders"] == (
             "spot_fills", "spot_orders", "former_spot_fills", "former_spot_orders",
         )  # fmt: skip
 
     def test_the_default_is_every_source_of_every_type_but_two(self) -> None:
         """Contract 4: every type except ledger and holdings."""
-        found = {name for word in ENTRY.default for name in WORDS[word]}
+        found = {name for word in ENTRY.default for name in SOURCES_BY_TYPE[word]}
         others = {"ledger", "holdings"}
         assert found == {name for name, source in SOURCES.items() if source.type not in others}
 
@@ -90,15 +90,15 @@ class TestTables:
 
 
 def test_its_types_are_those_of_the_endpoints() -> None:
-    assert {BOOKS.trades, BOOKS.tokens, *BOOKS.contracts.values()} <= set(TYPES)
+    assert {BOOKKEEPING.trades, BOOKKEEPING.tokens, *BOOKKEEPING.contracts.values()} <= set(TYPES)
 
 
 def test_reasons_are_of_checks_that_there_are() -> None:
-    assert set(BOOKS.reasons) <= set(CHECKS)
+    assert set(BOOKKEEPING.reasons) <= set(CHECKS)
 
 
 def test_the_wallets_with_special_roles_are_held() -> None:
-    assert {BOOKS.trading_wallet, BOOKS.funding_wallet} == BOOKS.held
+    assert {BOOKKEEPING.trading_wallet, BOOKKEEPING.funding_wallet} == BOOKKEEPING.held
 
 
 def test_every_path_that_is_asked_has_a_limit() -> None:

@@ -189,7 +189,7 @@ class TestAnUnreadableRowKeepsItsPlace:
 
     def test_where_rows_are_in_no_order_of_times_neighbours_say_nothing(self) -> None:
         credited = {"coin": "BTC", "amount": "1", "successAt": str(self.LATE), "status": 3}
-        assert self.times(credited, {}, source="chain_deposits")[1] == SPOT.asked_at_ms
+        assert self.times(credited, {}, source="chain_deposits")[1] == SPOT.fallback_time_ms
 
 
 def test_a_holder_is_named_once() -> None:

@@ -73,9 +73,9 @@ ENTRY: Final = AdapterEntry(
     name="corsac",
     display="Corsac",
     types=TYPES,
-    words={t: tuple(n for n, s in SOURCES.items() if s.type == t) for t in TYPES},
+    sources_by_type={t: tuple(n for n, s in SOURCES.items() if s.type == t) for t in TYPES},
     default=("deposits", "withdrawals", "conversions", "earn", "vault"),
-    books=Bookkeeping(
+    bookkeeping=Bookkeeping(
         held=frozenset({"MAIN"}),
         sums_from_ms=BEGAN_MS,
         readings=True,

@@ -186,7 +186,7 @@ class TestProofs:
         proof = self.proof("holdings", "deposits", "earn")
         assert proof["holds"] is None
         reasons = {check["reason"] for check in proof["checks"]}
-        assert reasons == {"It needs conversions, withdrawals too, in one request."}
+        assert reasons == {"It also needs conversions, withdrawals in the same request."}
         assert {each["grade"] for each in proof["grades"]} == {"as_answered"}
 
     def test_what_the_exchange_does_not_give_is_said(self) -> None:
@@ -317,7 +317,7 @@ class TestKeys:
         async def story() -> tuple[dict[str, Any], str]:
             async with CorsacWorld(simulated(demo=True), GOOD, "demo") as here:
                 answer = await here.fetch("deposits", demo=True)
-                with pytest.raises(InvalidRequest, match="exclude each other"):
+                with pytest.raises(InvalidRequest, match="mutually exclusive"):
                     await here.fetch("deposits", demo=True, testnet=True)
                 with pytest.raises(InvalidRequest, match="has no testnet"):
                     await here.fetch("deposits", testnet=True)
@@ -502,4 +502,4 @@ class TestCommands:
         assert "corsac:treasury" in command("credentials", "list").stdout
         refused = command("credentials", "set", "corsac:Treasury", typed=typed)
         assert refused.exit_code == 2
-        assert "after the colon comes a label" in refused.stderr
+        assert "the label must be" in refused.stderr

@@ -119,7 +119,7 @@ BREAKS: Final = {
         {"ledger_arithmetic"},
     ),
 }  # fmt: skip
-WHY: Final = "only its ledger decides"
+WHY: Final = "only its ledger shows"
 # What Kraken's data leaves undecided: not proven, and the check that says so.
 UNDECIDED: Final = {
     "a trade lost from the list": Undecided(

@@ -37,4 +37,4 @@ def test_a_code_that_is_falsified_is_named_as_unprovable() -> None:
         OKX_BREAKS, ACCOUNT, Break(FUNDING, is_type("83"), lambda row: row | {"type": "229"})
     )
     assert proof["holds"] is True
-    assert any("what a bill is called" in each["what"] for each in proof["unproven"])
+    assert any("the types of bills" in each["what"] for each in proof["unproven"])

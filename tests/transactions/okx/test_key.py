@@ -49,7 +49,7 @@ def test_what_a_key_may_do_besides_reading_is_said(
 ) -> None:
     info = checked(key_of("read_only", *more.split(",")))
     assert (info.read_only, info.may_withdraw, info.may_trade) == (False, withdraws, trades)
-    assert "Make one with the permission Read alone." in info.warnings[0]
+    assert "Create one with only the permission Read." in info.warnings[0]
 
 
 def test_a_key_that_is_bound_to_no_address_dies_if_it_may_do_more() -> None:
@@ -85,7 +85,7 @@ def test_recorded_configurations_are_read(name: str) -> None:
     [
         ({"passphrase": "another"}, "passphrase"),
         ({"host": "us"}, "the site of another region"),
-        ({"host": "mars"}, "unknown host; known are: global, eea, us"),
+        ({"host": "mars"}, "unknown host; known: global, eea, us"),
     ],
 )
 def test_a_key_that_is_refused_says_why(fields: dict[str, str], message: str) -> None:

@@ -29,7 +29,7 @@ from onebook.core.types import (
 
 LEVEL_BYTES: Final = 120  # approximate memory of a level: two ints, a dict and a list entry
 NO_TOP: Final = (0, 0)  # an overlaid side that is empty
-TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
+TOO_LONG: Final = "A price or amount has too many digits for its book."
 PLAIN_FROM: Final = 6  # JavaScript prints an exponent below 10^-6
 
 
@@ -314,7 +314,7 @@ class Book:
         """Rescale the levels if numbers have more decimals.
 
         Raises:
-            LevelError: The numbers do not fit beside each other; the book is unchanged.
+            LevelError: The numbers do not fit one scale; the book is unchanged.
         """
         bounds = (bound for bound in self._bounds if bound is not None)
         price_scale = _grown_scale(prices, self.price_scale, chain(bounds, *self._levels))

@@ -60,7 +60,7 @@ def texts(row: dict[str, Any], *names: str) -> list[str | None]:
 
 
 def record_id(*parts: str) -> str:
-    """Return the id of an event: a hash of its parts, so equal parts give equal ids."""
+    """Return the id of an event: a hash of its parts, so equal parts have equal ids."""
     name = _unnamed.copy()  # faster than the constructor, which takes as long as the rest
     name.update("|".join(parts).encode())
     return "0x" + name.hexdigest()

@@ -1,4 +1,4 @@
-"""Decodes frames and REST bodies of exchanges, and encodes requests; knows no protocol.
+"""Decodes frames and REST bodies of exchanges, and encodes requests; independent of protocols.
 
 Frames of books are decoded strictly to msgspec Structs whose levels stay `Raw` for the core.
 Control frames (acknowledgements, errors, greetings, heartbeats) are decoded leniently by

@@ -267,7 +267,7 @@ class Alive(Struct, frozen=True, gc=False):
 
 
 class Closing(Struct, frozen=True, gc=False):
-    """The exchange announced that it will end this connection: another is opened at once."""
+    """The exchange announced that it will end this connection: open another one now."""
 
     reason: str
 
@@ -377,7 +377,7 @@ class StreamPosition(Enum):
 
 @runtime_checkable
 class Seeded(Protocol):
-    """The part of a connector whose books are seeded by REST bodies, beside `Connector`."""
+    """The part of a connector whose books are seeded by REST bodies; see also `Connector`."""
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Process the body of a `Fetch`, as every connector does."""
@@ -412,8 +412,8 @@ NextPage = Callable[[Sequence[bytes]], str | None]
 class LossDetection(Enum):
     """How the loss of a frame of a book is detected."""
 
-    NUMBERS = auto()  # at once: each frame names the previous state
-    COUNT = auto()  # at once, for all books: the exchange counts the frames of a connection
+    NUMBERS = auto()  # immediately: each frame names the previous state
+    COUNT = auto()  # immediately, for all books: the exchange counts the frames of a connection
     CHECKSUM = auto()  # once the levels of the checksum differ
     ORDER = auto()  # not at all: only TCP keeps the frames of a socket in order
     WHOLE = auto()  # not needed: each frame has the whole book

@@ -289,7 +289,7 @@ class Engine:
         return self._subscribe(self._books.all())
 
     def _assign(self, names: Iterable[str], channel: int) -> tuple[Output, ...]:
-        """Record the id of a subscription; one that was removed meanwhile is unsubscribed.
+        """Record the id of a subscription; one that has since been removed is unsubscribed.
 
         If another book has the same id, both are subscribed again.
         """
@@ -427,7 +427,7 @@ class Engine:
         return [one for one in map(self._books.known, names) if one]
 
     def _complete(self, number: int | str | None) -> list[Instrument]:
-        """Complete a request; returns its instruments, without those removed meanwhile."""
+        """Complete a request; returns its instruments, without removed ones."""
         return [one for one in self._requests.complete(number) if self._books.find(one)]
 
 
@@ -452,7 +452,7 @@ class SeededEngine(Engine):
     def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
         book: Join | None = self._books.trackers.get(event.name)
         if book is None:
-            return EXPECTED  # removed meanwhile
+            return EXPECTED  # since removed
         return (
             self._on_socket(book.seeded(event.bids, event.asks, event.sequence, event.at))
             or EXPECTED

@@ -141,7 +141,7 @@ class CcxtConnector:
             return (Unnamed(message.words),)
         instrument = self._instruments.get(message.native)
         if instrument is None:
-            return EXPECTED  # removed meanwhile
+            return EXPECTED  # since removed
         if isinstance(message, Lost):
             return (Gap(instrument, message.words),)
         if isinstance(message, Denied):

@@ -1,9 +1,9 @@
 """Simulated exchange accounts: shared parts, and one package per exchange.
 
-`history` holds rows, pages, balances and exact amounts, `blocks` histories of any size, `admission`
-checks requests, `serving` has the HTTP hosts. An exchange adds its history, its rows and its
-envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook demo`; a new
-one is one line here.
+`history` has rows, pages, balances and exact amounts, `blocks` has histories of any size,
+`admission` checks requests, and `serving` has the HTTP hosts. Each exchange adds its history, its
+rows and its envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook
+demo`; adding one is one line here.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from onebook.simulator.accounts import bybit, kraken, okx
 
 
 class ServedAccount(Protocol):
-    """A simulated account that is served, with what a client needs to read it."""
+    """A served simulated account, with everything that a client needs to read it."""
 
     @property
     def url(self) -> str:
@@ -26,7 +26,7 @@ class ServedAccount(Protocol):
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Valid credentials: `api_key`, `secret` and what else it requires."""
+        """Valid credentials: `api_key`, `secret`, and any others that it requires."""
 
 
 DEMO_ACCOUNTS: Final[dict[str, Callable[[], AbstractAsyncContextManager[ServedAccount]]]] = {

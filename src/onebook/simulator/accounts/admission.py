@@ -11,7 +11,8 @@ def in_time(stamp_ms: int, now_ms: int, *, behind_ms: int, ahead_ms: int) -> boo
 
 
 class RisingStamps:
-    """The highest stamp (nonce) of each key: the next one must be higher, or new in a window."""
+    """The highest stamp (nonce) of each key: the next one must be higher, or new within a
+    window."""
 
     def __init__(self) -> None:
         self._highest: dict[Hashable, int] = {}
@@ -20,7 +21,7 @@ class RisingStamps:
     def accept(self, key: Hashable, stamp: int, *, window: int = 0) -> bool:
         """Record a stamp if it is higher than all previous ones; returns whether it is.
 
-        With a `window`, a stamp that is lower by less than it is accepted once.
+        With a `window`, a stamp that is lower by less than the window is accepted once.
         """
         highest, recent = self._highest.get(key, -1), self._recent[key]
         if stamp < 0 or stamp <= highest - window or stamp == highest or stamp in recent:
@@ -41,7 +42,7 @@ class DecayingCounter:
 
     Args:
         maximum: Requests that would raise it above this are refused.
-        per_s: How much it sinks in a second.
+        per_s: Its decay per second.
     """
 
     def __init__(self, maximum: float, per_s: float) -> None:
@@ -51,7 +52,7 @@ class DecayingCounter:
         self._at_ms = 0
 
     def count_request(self, cost: float, now_ms: int) -> bool:
-        """Count a request; returns whether it is allowed. A refused one costs nothing."""
+        """Count a request; returns whether it is allowed. A refused request costs nothing."""
         self._sink(now_ms)
         if self._level + cost > self.maximum:
             return False
@@ -83,7 +84,7 @@ class Lockouts:
         self._until_ms: dict[Hashable, int] = {}
 
     def locked(self, key: Hashable, now_ms: int) -> bool:
-        """Return whether a key is locked out; a request meanwhile prolongs it."""
+        """Return whether a key is locked out; a request during a lockout prolongs it."""
         if self._until_ms.get(key, 0) <= now_ms:
             return False
         self.lock(key, now_ms)
@@ -114,7 +115,8 @@ class RollingCount:
         self._times: deque[int] = deque()
 
     def count_request(self, now_ms: int) -> tuple[bool, int, int]:
-        """Count a request; returns whether it is allowed, how many are left, when one frees up."""
+        """Count a request; returns whether it is allowed, how many are left, and when one frees
+        up."""
         while self._times and self._times[0] <= now_ms - self.period_ms:
             self._times.popleft()
         if len(self._times) >= self.count:
@@ -124,7 +126,7 @@ class RollingCount:
 
 
 class AddressBans:
-    """The request limit of an address; an address that exceeds it is banned for a while."""
+    """The request limit of an address; an address that exceeds it is banned for some time."""
 
     def __init__(self, count: int, period_s: float, *, ban_s: float) -> None:
         self._count = count
@@ -149,7 +151,8 @@ class AddressBans:
 
 
 class AccountFaults:
-    """Injected faults of a simulated exchange, queued by path or at random; it defines the kinds.
+    """Injected faults of a simulated exchange, queued by path or random; the exchange defines the
+    kinds.
 
     Args:
         rate: Share of requests that fail at random.
@@ -168,7 +171,7 @@ class AccountFaults:
         self._queued: dict[str, deque[str]] = defaultdict(deque)
 
     def queue(self, path: str, *kinds: str) -> None:
-        """Let the next requests of a path fail, in this order."""
+        """Let the next requests of a path fail with these faults, in this order."""
         self._queued[path].extend(kinds)
 
     def next(self, path: str) -> str:

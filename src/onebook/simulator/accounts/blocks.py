@@ -1,8 +1,8 @@
 """Generated histories of simulated accounts, in blocks that can be regenerated on demand.
 
-A history is a sequence of steps, a block some hundred of them. A block begins with the state that
-the previous one left and has its own random numbers, so that only a state (some kilobytes) is kept
-of a block whose rows are not being read: memory does not grow with the size of a history. Rare
+A history is a sequence of steps; a block is some hundred of them. A block begins with the state
+that the previous one left and has its own random numbers, so that only a state (some kilobytes) is
+kept of a block whose rows are not being read: memory does not grow with the size of a history. Rare
 events are planned over the whole history; later consequences (a reversal, the end of a position)
 are pending in the state. Times are whole numbers in a unit that the exchange's package chooses.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
-BLOCK_STEPS: Final = 800  # of a block
+BLOCK_STEPS: Final = 800  # per block
 BLOCKS_KEPT: Final = 6
 FOREVER: Final = 2**63
 
@@ -31,7 +31,7 @@ LAST: Final[Place] = (float("inf"), float("inf"))
 
 
 class Planned(NamedTuple):
-    """Frequency of an event: the least, the number per thousand rows, and the most."""
+    """Frequency of an event: minimum, number per thousand rows, and maximum."""
 
     kind: str
     least: int
@@ -60,7 +60,7 @@ class HistoryState:
 
     numbers: dict[str, int] = field(default_factory=dict)
     pending: list[Pending] = field(default_factory=list)
-    planned: int = 0  # how many of the planned events have happened
+    planned: int = 0  # number of planned events that have happened
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -81,7 +81,7 @@ class HistoryState:
         heapq.heappush(self.pending, (at, 10**9 + self.number("pending"), kind, facts))
 
     def run_due(self, plan: list[Pending], acts: Acts, *, until: int) -> None:
-        """Run the planned and pending events up to a time, in their order."""
+        """Run the planned and pending events up to a time, in order."""
         while True:
             due = self.pending[0] if self.pending else None
             following = plan[self.planned] if self.planned < len(plan) else None
@@ -99,14 +99,14 @@ class HistoryState:
 
 
 def step_times(random: Random, index: int, steps: int, *, start: int, end: int) -> Iterator[int]:
-    """Draw the time of each step of a block; `steps` are those of the history."""
+    """Draw the time of each step of a block; `steps` is the number in the history."""
     span = end - start
     for step in range(index * BLOCK_STEPS, min(steps, (index + 1) * BLOCK_STEPS)):
         yield start + span * step // steps + random.randrange(max(1, span // steps))
 
 
 class RowBlock:
-    """The rows of some steps: a list for each name in `tables`, and the events.
+    """The rows of some steps: a list per name in `tables`, and the events.
 
     Rows begin with their time and number, by which each table is sorted.
     """
@@ -122,7 +122,7 @@ class RowBlock:
         return rows
 
     def sort(self) -> None:
-        """Put each table in its order."""
+        """Sort each table."""
         for name in self.tables:
             self.table(name).sort()
 
@@ -135,7 +135,7 @@ BlockT = TypeVar("BlockT", bound=RowBlock)
 
 
 class BlockExtent(NamedTuple):
-    """The first and last place of a table in a block, and how many rows have each label."""
+    """The first and last place of a table in a block, and the number of rows per label."""
 
     first: Place
     last: Place
@@ -146,8 +146,8 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
     """A generated history: rows of each table in any range.
 
     It is generated once to find the state and the extent of each block; rows are regenerated when
-    they are read, a few blocks at a time. Live events, which tests add, are a last block that stays
-    in memory.
+    they are read, a few blocks at a time. Live events, which tests add, form a last block that
+    stays in memory.
     """
 
     def __init__(self, kind: type[BlockT], state: StateT, steps: int) -> None:
@@ -162,13 +162,13 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
 
     @abstractmethod
     def _generate(self, state: StateT, index: int) -> BlockT:
-        """Generate a block, changing the state to that after it."""
+        """Generate a block, advancing the state to its end."""
 
     def _collect(self, block: BlockT) -> None:
         """Keep the part of a new block that stays in memory."""
 
     def _label(self, table: str, row: Any) -> Hashable:
-        """Return the label of a row, by which filters select."""
+        """Return the label of a row, which filters use."""
         return ""
 
     def _generate_all(self) -> None:
@@ -230,7 +230,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         return [row for row in found if wanted is None or wanted(self._label(table, row))]
 
     def rows(self, table: str) -> Iterator[Any]:
-        """Iterate over a whole table, oldest first."""
+        """Iterate over an entire table, oldest first."""
         for index in range(len(self._extents[table])):
             yield from self._block(index).table(table)
 
@@ -244,7 +244,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
     ) -> Iterator[Any]:
         """Iterate over the rows after one place and up to another, newest first.
 
-        `wanted` takes labels; blocks without such rows are not generated.
+        `wanted` selects labels; blocks without such rows are not generated.
         """
         extents = self._extents[table]
         for index in reversed(range(len(extents))):
@@ -257,7 +257,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
                 yield from reversed(self._within(table, index, after, until, wanted))
 
     def place_at(self, table: str, number: int) -> Place:
-        """Return the place of the last row up to a number, in a table of rising numbers."""
+        """Return the place of the last row up to a number, in a table with rising numbers."""
         place = FIRST
         for index, extent in enumerate(self._extents[table]):
             if extent is None:
@@ -290,7 +290,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         return next(following, BlockExtent(LAST, LAST, Counter())).first > place
 
     def _done(self) -> Iterator[Any]:
-        """Iterate over all events, in the order in which they were booked."""
+        """Iterate over all events in booking order."""
         tables = self._kind.tables
         for index in range(len(self._extents[tables[0]])):
             yield from self._block(index).done

@@ -51,7 +51,7 @@ class WalletBalances:
 
 
 class BadCursor(Exception):
-    """The cursor is invalid, or of another query."""
+    """The cursor is invalid, or belongs to another query."""
 
 
 class Entry(NamedTuple):
@@ -105,13 +105,13 @@ class CursorCodec(NamedTuple):
 
 
 class Pager:
-    """Serves pages of every table and remembers which query each cursor belongs to.
+    """Serves pages of every table, and remembers the query of each cursor.
 
     Args:
-        oldest_first: Whether the first page holds the oldest rows.
+        oldest_first: Whether the first page has the oldest rows.
         by_offset: Whether a cursor is a number of rows from the newest: rows added between two
-            pages then shift the second, and rows repeat. Bybit's cursors are not, those of other
-            exchanges are, and clients must handle both.
+            pages then shift the second, and rows repeat. Bybit's cursors are different, but clients
+            must handle both.
     """
 
     def __init__(self, *, by_offset: bool = False, oldest_first: bool = False) -> None:
@@ -133,7 +133,7 @@ class Pager:
         """Return the rows of a page, in the order of paging, and the cursor of the next page.
 
         Raises:
-            BadCursor: The cursor is invalid, or of another query.
+            BadCursor: The cursor is invalid, or belongs to another query.
         """
         low, high = bounds
         offset = self._offset(query, cursor) if cursor else 0

@@ -1,6 +1,6 @@
 """The HTTP side of simulated exchange accounts: their hosts, and how clients reach them.
 
-`SimulatedHost` is what the hosts have in common; it is served on a loopback port by `serving`, or
+`SimulatedHost` is the common part of the hosts; it is served on a loopback port by `serving`, or
 in-process by `SimulatedTransport`.
 """
 
@@ -41,8 +41,8 @@ def cloudflare(status: int) -> EdgeError:
 class SimulatedHost(ABC):
     """A host of a simulated exchange as an ASGI application.
 
-    It counts the requests and injects the faults of the transport: `slow`, `reset`, `truncated`
-    (half of the body) and those in `edge_errors`; a subclass answers, with its faults of the API.
+    It counts the requests and injects the transport faults: `slow`, `reset`, `truncated` (half of
+    the body) and those in `edge_errors`; a subclass answers, and injects the faults of its API.
 
     Args:
         now_ms: The exchange's clock.
@@ -66,7 +66,7 @@ class SimulatedHost(ABC):
 
     @abstractmethod
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
-        """Answer a request; `fault` is "" or one of the API."""
+        """Answer a request; `fault` is "" or one of the API's faults."""
 
     def _path(self, request: Request) -> str:
         """Return the path under which a request is counted and its faults are queued."""
@@ -103,7 +103,7 @@ class SimulatedHost(ABC):
 
 
 class LoopbackServer(uvicorn.Server):
-    """uvicorn without signal handlers: it ends with its context."""
+    """uvicorn without signal handlers; it ends with its context."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
         self._sleep = sleep
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Pass on a request; returns its response."""
+        """Pass on a request and return its response."""
         self.requests += 1
         self.in_flight += 1
         try:

@@ -1,6 +1,6 @@
-"""Private WebSockets of simulated exchanges: connections, pushes, and what goes wrong with them.
+"""Private WebSockets of simulated exchanges: connections, pushes, and injected faults.
 
-An exchange's own class says what a client's messages mean and which of them subscribe it to what.
+The subclass of an exchange interprets the messages of clients and subscribes them to topics.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final
 from msgspec import MsgspecError, json
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-EVENT_S: Final = 20.0  # on average, between two events of a living account
-UNSENT_MAX: Final = 1_000  # messages of one connection; a slower client is cut off
+EVENT_S: Final = 20.0  # average time between two events of an active account
+UNSENT_MAX: Final = 1_000  # messages per connection; a slower client is disconnected
 
 
 class PrivateConnection:
-    """One client: what it has subscribed to, and what is not sent yet.
+    """One client: its subscriptions and unsent messages.
 
     Attributes:
         path: The path that it has connected to.
@@ -44,7 +44,7 @@ class PrivateConnection:
         self.unsent.put_nowait(text)
 
     def end(self) -> None:
-        """Close the connection, at once."""
+        """Close the connection immediately."""
         while not self.unsent.empty():
             self.unsent.get_nowait()
         self.unsent.put_nowait(None)
@@ -56,8 +56,8 @@ class PrivateStreams(ABC):
     Attributes:
         refusing: Whether connections are refused.
         losing: Whether messages of topics are lost.
-        doubling: Whether each is sent twice.
-        opened: How many connections there have been.
+        doubling: Whether each message is sent twice.
+        opened: Number of connections so far.
     """
 
     paths: ClassVar[tuple[str, ...]]
@@ -71,14 +71,14 @@ class PrivateStreams(ABC):
 
     @abstractmethod
     def _take(self, connection: PrivateConnection, request: dict[str, Any]) -> None:
-        """Answer a message of a client; one that is no JSON object is an empty one."""
+        """Answer a client's message; one that is not a JSON object is treated as empty."""
 
     def _receive(self, connection: PrivateConnection, text: str) -> None:
         """Answer a frame of a client, which is a JSON object by default."""
         self._take(connection, _object(text))
 
     def _greet(self, connection: PrivateConnection) -> None:
-        """Send what a client gets unasked; nothing by default."""
+        """Send the unsolicited messages of a new client; nothing by default."""
         return
 
     def drop(self) -> None:
@@ -108,7 +108,7 @@ class PrivateStreams(ABC):
             while True:
                 self._receive(connection, await socket.receive_text())
         except (WebSocketDisconnect, RuntimeError):
-            pass  # the client has left, or it was closed
+            pass  # the client has disconnected, or was closed
         finally:
             self.connections.remove(connection)
             sender.cancel()
@@ -117,7 +117,7 @@ class PrivateStreams(ABC):
 
 @asynccontextmanager
 async def living(act: Callable[[str], object], weights: Mapping[str, int]) -> AsyncIterator[None]:
-    """Let something happen in an account every 20 seconds or so, within the context."""
+    """Run an event in an account about every 20 seconds, within the context."""
     random = Random()  # noqa: S311  # a simulation
 
     async def live() -> None:

@@ -438,7 +438,7 @@ class SimulatedExchanges:
             await asyncio.sleep(1 / self.rate_hz)
 
     async def _pace(self, exchange: SimulatedExchange, place: int) -> None:
-        """Publish one exchange: its states evenly over the interval, beside those of the others."""
+        """Publish one exchange: its states evenly over the interval, between those of others."""
         now_s = asyncio.get_running_loop().time
         due_s = now_s() + place / len(self._exchanges) / self.rate_hz
         while True:

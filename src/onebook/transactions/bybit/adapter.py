@@ -1,8 +1,8 @@
 """Reads one Bybit account: queries of its sources, pages of records, and the key's permissions.
 
-A key as `query-api` describes it: https://bybit-exchange.github.io/docs/v5/user/apikey-info. A key
-without bound addresses expires after 90 days; `deadlineDay` counts the days left, and is below zero
-if the key does not expire.
+A key as described by `query-api`: https://bybit-exchange.github.io/docs/v5/user/apikey-info. A key
+without bound addresses expires after 90 days; `deadlineDay` is the number of days left, negative if
+the key does not expire.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import (
-    NOT_ASKED,
+    SKIPPED_PAGE,
     AccountInfo,
     FailureReason,
     Page,
@@ -87,7 +87,7 @@ def expires_at(key: Row, now_ms: int) -> int | None:
 
 
 def warnings_of(key: Row) -> Iterator[str]:
-    """Warnings about permissions that reading does not need, and about an imminent expiry."""
+    """Warnings about permissions that reading does not need, and about imminent expiry."""
     granted = granted_of(key)
     if key["readOnly"] != 1:
         for able, names in (
@@ -122,9 +122,9 @@ class BybitReader:
         """Fetch one page of a source; see `PageReader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         if endpoint.not_in and await self._account_mode() in endpoint.not_in:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         if endpoint.category:
             await self._load_markets(endpoint.category)
         await self._learn_uid()
@@ -134,12 +134,12 @@ class BybitReader:
                 return await self._symbols.page(endpoint.category, window, ask)
             return await self._asked(endpoint, window, cursor, rows=source.page_rows)
         except SourceFailed as failure:
-            # A path of a mode that the account was never in is refused, not empty.
+            # The path of a mode that the account never had is refused, not empty.
             of_another_mode = endpoint.not_in and failure.reason is FailureReason.NOT_OFFERED
             if not (endpoint.optional or of_another_mode) or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)
-            return NOT_ASKED
+            return SKIPPED_PAGE
 
     async def _asked(
         self,
@@ -156,7 +156,7 @@ class BybitReader:
             if cursor and endpoint.id_field and begins_unnamed(page):
                 return await self._with_first_instant(endpoint, window, page)
             return page
-        # Several sources ask for the same rows of a former mode, and most accounts have none.
+        # Several sources request the same rows of a former mode, and most accounts have none.
         key = (endpoint.path, query)
         async with self._locks[key]:
             if key in self._empty:
@@ -167,8 +167,8 @@ class BybitReader:
                 self._empty.add(key)
         if endpoint.witness:
             return as_evidence(page)
-        if endpoint.sure_ms is not None and page.rows:
-            return replace(page, kept_from_ms=reply.server_ms - endpoint.sure_ms)
+        if endpoint.complete_for_ms is not None and page.rows:
+            return replace(page, kept_from_ms=reply.server_ms - endpoint.complete_for_ms)
         return page
 
     async def _with_first_instant(self, endpoint: Endpoint, window: Window, page: Page) -> Page:
@@ -221,7 +221,7 @@ class BybitReader:
             self._key = {}
 
     async def _key_info(self) -> Row:
-        """The key as `query-api` describes it, requested once."""
+        """Return the key as described by `query-api`, requested once."""
         async with self._locks[API_KEY]:
             if self._key is None:
                 result = (await self._get(API_KEY, "")).value
@@ -235,7 +235,7 @@ class BybitReader:
         return text(self._key or {}, "userID")
 
     async def _account_mode(self) -> int:
-        """The account's `unifiedMarginStatus`, requested once."""
+        """Return the account's `unifiedMarginStatus`, requested once."""
         async with self._locks[ACCOUNT]:
             if self._mode is None:
                 result = (await self._get(ACCOUNT, "")).value
@@ -252,7 +252,7 @@ class BybitReader:
             environment=self._account.environment.value,
             markets=self._account.markets,
             category="" if endpoint.category == "*" else endpoint.category,
-            asked_at_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
+            fallback_time_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
             uid=self._uid,
         )
         read, unreadable = read_rows(rows, endpoint, context, window)
@@ -262,13 +262,14 @@ class BybitReader:
         return Page(records, len(rows), cursor, unreadable)
 
     def _snapshot_at(self, at_ms: int) -> int:
-        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        """One time for every wallet of a request, so that they are sorted by id, as all ties
+        are."""
         if self._snapshot_ms is None:
             self._snapshot_ms = at_ms
         return self._snapshot_ms
 
     async def check(self) -> AccountInfo:
-        """Fetch the account of the key and what the key may read."""
+        """Fetch the account of the key, and what the key can read."""
         key = await self._key_info()
         mode = await self._account_mode()
         try:
@@ -289,7 +290,7 @@ class BybitReader:
 
 
 def unavailable_types(granted: set[str]) -> tuple[str, ...]:
-    """The types of which at least one source needs a permission that is not granted."""
+    """The types for which a source needs a permission that is not granted."""
     missing = {
         endpoint.source.type
         for endpoint in ENDPOINTS.values()
@@ -299,7 +300,7 @@ def unavailable_types(granted: set[str]) -> tuple[str, ...]:
 
 
 async def instrument_pages(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
-    """The instrument list of a category, page by page."""
+    """Yield the instrument list of a category, page by page."""
     cursor = ""
     for _ in range(MARKET_PAGES_MAX):
         query = f"category={category}&limit=1000" + cursor_parameter(cursor)

@@ -1,11 +1,11 @@
 """Signs requests to Bybit v5 and interprets its responses; pure.
 
-- Authentication: https://bybit-exchange.github.io/docs/v5/guide#authentication; signed is the query
-  string as it goes over the wire
+- Authentication: https://bybit-exchange.github.io/docs/v5/guide#authentication; the query string is
+  signed in its final form
 - Error codes: https://bybit-exchange.github.io/docs/v5/error
 - Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
 
-Bybit's messages stay here: 10004 repeats the API key.
+Bybit's message texts are not passed on: 10004 repeats the API key.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from onebook.transactions.client import Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.pools import PoolState
 
-RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
+RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one does not help if our clock is fast
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
 LIMIT_DIGITS_MAX: Final = 15  # of a number in a header
 
@@ -52,7 +52,7 @@ def signature(secret: str, text: bytes) -> str:
         return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
     try:
         key = load_pem_private_key(secret.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # damaged, encrypted, of an unknown kind
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # damaged, encrypted or unknown
         key = None
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(
@@ -75,32 +75,32 @@ class Envelope(Struct, frozen=True):
 _BAD_KEY = Outcome(
     FailureReason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True
 )
-_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit could not answer in time.", retryable=True)
+_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit did not answer in time.", retryable=True)
 _REGION = Outcome(
-    FailureReason.AUTHENTICATION_FAILED, "Bybit does not serve this account from here.", fatal=True
+    FailureReason.AUTHENTICATION_FAILED, "Bybit does not serve this account here.", fatal=True
 )
 _EXPIRED = Outcome(
     FailureReason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True
 )
 _REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit refused the request.")
 _WRONG_MODE = Outcome(
-    FailureReason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode."
+    FailureReason.EXCHANGE_ERROR, "Bybit does not offer this in the account's mode."
 )
 _NOT_OFFERED = Outcome(
     FailureReason.NOT_OFFERED, "Bybit does not offer this to this kind of account."
 )
 _LOCATION = Outcome(
     FailureReason.LOCATION_REFUSED,
-    "Bybit does not serve the country that this server's address is in.",
+    "Bybit does not serve the country of this server's address.",
     fatal=True,
 )
 _CLOCK_OFF = Outcome(
-    FailureReason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
+    FailureReason.EXCHANGE_ERROR, "Bybit rejected the time of the request.", retryable=True
 )
 _NOT_JSON = Outcome(FailureReason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
 _STOP = Outcome(
     FailureReason.CIRCUIT_OPEN,
-    "Bybit refuses this address after too many requests; nothing is requested for ten minutes.",
+    "Bybit refuses this address after too many requests; paused for ten minutes.",
     retryable=True,
 )
 
@@ -123,7 +123,7 @@ REFUSALS: Final[Mapping[int, Outcome]] = {
     LIMITED: Outcome(FailureReason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
     10003: _BAD_KEY,
     10004: Outcome(
-        FailureReason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True
+        FailureReason.AUTHENTICATION_FAILED, "Bybit rejected the signature.", fatal=True
     ),
     10007: _BAD_KEY,
     10008: _REGION,
@@ -132,7 +132,7 @@ REFUSALS: Final[Mapping[int, Outcome]] = {
     10027: _REGION,
     10010: Outcome(
         FailureReason.AUTHENTICATION_FAILED,
-        "The API key is bound to other addresses; the operator must add this one.",
+        "The API key is bound to other addresses; add this server's address to it.",
         fatal=True,
     ),
     10005: Outcome(FailureReason.PERMISSION_DENIED, "The API key has no permission for this."),
@@ -146,7 +146,7 @@ REFUSALS: Final[Mapping[int, Outcome]] = {
 }
 HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_UNAUTHORIZED, HTTP_TOO_MANY = 403, 404, 401, 429
 
-_COUNTRY = re.compile(rb"from your country", re.IGNORECASE)  # CloudFront's page
+_COUNTRY = re.compile(rb"from your country", re.IGNORECASE)  # the page of CloudFront
 _TOO_OLD = re.compile(r"2 years", re.IGNORECASE)
 _SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
 
@@ -179,7 +179,7 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
 def _pool_of(call: Call, headers: Mapping[str, str], envelope: Envelope) -> PoolState:
     """The state of the path's pool, from the headers of an answer."""
     limit = LIMITS.get(call.path)
-    by_second = limit is not None and limit.period_s <= 1  # the header is in this unit alone
+    by_second = limit is not None and limit.period_s <= 1  # the header uses this unit only
     return PoolState(
         units=_digits(headers, "x-bapi-limit") if by_second else None,
         blocked_s=_blocked_s(headers, envelope),
@@ -225,7 +225,7 @@ def _stop() -> Reply:
 def _blocked_s(headers: Mapping[str, str], envelope: Envelope) -> float:
     """Seconds until the path's limit allows another request."""
     reset_ms = _digits(headers, "x-bapi-limit-reset-timestamp")
-    # Both times are the exchange's, so our clock does not matter.
+    # Both times are from the exchange, so our clock does not matter.
     wait_s = (reset_ms - envelope.time) / 1_000 if reset_ms and envelope.time else 0.0
     if envelope.retCode == LIMITED:
         return wait_s if wait_s > 0 else 1.0

@@ -1,8 +1,8 @@
-"""Bybit's endpoints, rate limits, types and bookkeeping: the facts, as tables.
+"""Bybit's endpoints, rate limits, types and bookkeeping, as tables of facts.
 
-Limits: https://bybit-exchange.github.io/docs/v5/rate-limit (start values are a fifth or so of the
-table's; the exchange's own headers raise them). Windows and how far back: the page of each path,
-see `docs/reference/transactions.md` for the list of what Bybit leaves open and how we decided.
+Limits: https://bybit-exchange.github.io/docs/v5/rate-limit (we start at about a fifth of the
+table's values; the exchange's own headers raise them). Windows and retention: the page of each
+path. `docs/reference/transactions.md` lists what Bybit leaves open and what we decided.
 
 Former account modes, classic and the inverse contracts of UTA 1.0:
 
@@ -10,25 +10,25 @@ Former account modes, classic and the inverse contracts of UTA 1.0:
 - https://bybit-exchange.github.io/docs/v5/pre-upgrade/order-list, and the pages beside it
 - https://bybit-exchange.github.io/docs/v5/account/contract-transaction-log
 
-An upgraded account's fills, closed positions and orders of the time before stand only under
-`/v5/pre-upgrade/*`; an account of UTA 1.0 keeps the ledger of its inverse contracts apart. Bybit
-states the mode an account is in (`unifiedMarginStatus`), not which ones it was in nor when it
-changed: so every account that could have rows is asked, and most answer with none.
+The fills, closed positions and orders from before an account's upgrade are only available under
+`/v5/pre-upgrade/*`; an account of UTA 1.0 has a separate ledger for its inverse contracts. Bybit
+reports the current mode of an account (`unifiedMarginStatus`), but not its former modes or when it
+changed. So every account that could have such rows is queried, and most answers are empty.
 
 Bybit's API lacks the ledgers of spot and USDT contracts of a classic account and, after the upgrade
-to UTA 2.0, the ledger of inverse contracts. Fills prove that they existed. Such a *witness* yields
-no record; its newest row is the time before which the coverage of its type ends.
+to UTA 2.0, the ledger of inverse contracts. Fills prove that they existed. Such a *witness* source
+yields no record; its newest row marks the time before which the coverage of its type ends.
 
-What the pages leave open, and the careful answer:
+What the pages leave open, and our conservative choice:
 
-- How far back: two years, as everywhere. Contracts in USDC "the recent 6 months": where their rows
-  appear, nothing older than 180 days counts as covered.
-- Fills without a symbol: the page names USDC contracts among them, only that of orders does not.
-- Windows of the USDC ledger: not stated, so seven days as everywhere.
-- Closed positions need a symbol: those of the fills from a week before a window to a week after
-  it, because the row's filter can go by its creation or its last change.
-- The settlement list takes no times: it is read whole.
-- Deliveries before the upgrade are of options, which are no type of ours.
+- Retention: two years, as everywhere. USDC contracts "the recent 6 months": if their rows appear,
+  nothing older than 180 days counts as covered.
+- Fills without a symbol: the page includes USDC contracts, as does only one other, that of orders.
+- Windows of the USDC ledger: not stated, so seven days as elsewhere.
+- Closed positions need a symbol: we use the symbols of the fills from a week before a window to a
+  week after it, because the filter may use a row's creation or its last change.
+- The settlement list takes no times: it is read completely.
+- Deliveries before the upgrade are of options, for which we have no type.
 """
 
 from typing import Any, Final, NamedTuple
@@ -58,8 +58,8 @@ WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS
 TWO_YEARS_MS: Final = 730 * DAY_MS
 
-BEGAN_MS: Final = 1_519_862_400_000  # 2018-03-01: Bybit opened that month
-# A closing order can rest before it fills; Bybit does not say which time the filter goes by.
+BEGAN_MS: Final = 1_519_862_400_000  # 2018-03-01: Bybit opened in that month
+# A closing order can rest before it fills; Bybit does not say which of the times its filter uses.
 CLOSED_PNL_LAG_MS: Final = WEEK_MS
 
 EXECUTIONS: Final = "/v5/execution/list"
@@ -106,7 +106,7 @@ PATH_LIMITS: Final = {
     DELIVERIES: CostLimit(50, 1.0, start=10),
     SETTLEMENTS: CostLimit(50, 1.0, start=10),
     LEVER_ORDERS: CostLimit(10, 1.0),
-    # Not in the table: we begin at what ccxt allows itself.
+    # Not in the table: we start with ccxt's limit.
     CONTRACT_LEDGER: CostLimit(50, 1.0, start=10),
     FORMER_EXECUTIONS: CostLimit(50, 1.0, start=10),
     FORMER_ORDERS: CostLimit(50, 1.0, start=10),
@@ -116,7 +116,7 @@ PATH_LIMITS: Final = {
     API_KEY: CostLimit(10, 1.0),
     INSTRUMENTS: CostLimit(20, 1.0),
 }
-# The table has 600 of an address; a breach costs ten minutes.
+# The table allows 600 per address; a breach costs ten minutes.
 LIMITS: Final = {**PATH_LIMITS, ADDRESS: CostLimit(500, 5.0, scope=PoolScope.ADDRESS)}
 CLASSIC: Final = frozenset({1})
 BEFORE_UTA_2: Final = frozenset({1, 3, 4})
@@ -124,18 +124,18 @@ UTA_2: Final = frozenset({5, 6})
 HALF_YEAR_MS: Final = 180 * DAY_MS
 
 SPOT_WALLET: Final = Holder("SPOT", None)
-USDC_WALLET: Final = Holder("OPTION", None)  # so is the classic USDC account called
-# 2025-10-01: leverage tokens ended on 2025-07-04, and their list of orders with them. Lines of the
-# ledger go on: what was left over is redeemed.
+USDC_WALLET: Final = Holder("OPTION", None)  # also the name of the classic USDC account
+# 2025-10-01: leverage tokens ended on 2025-07-04, and their list of orders with them. The ledger
+# continues, because leftover tokens are redeemed.
 LEVER_ENDED_MS: Final = 1_759_276_800_000
-# Bybit filters deposits by their creation and shows only when they were credited: at once, or after
-# a check that can take weeks. The default range and a month before it are two windows, as it and a
-# week before it are.
+# Bybit filters deposits by creation and only shows when they were credited: immediately, or after a
+# check that can take weeks. The default range and a month before it take two windows, as many as
+# the range and a week before it.
 DEPOSIT_LAG_MS: Final = MONTH_MS
 
 
 class Times(NamedTuple):
-    """Names of an endpoint's parameters for a range of time."""
+    """Names of an endpoint's time range parameters."""
 
     start: str = "startTime"
     end: str = "endTime"
@@ -146,21 +146,21 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """The Bybit endpoint behind a source.
 
     Args:
-        source: Its facts for the walk.
+        source: Its facts for the walker.
         path: Its path.
         fixed: Parameters that are always sent.
         mapper: Maps a row to a record.
         rows: Name of the list of rows in `result`.
         category: Bybit's category of markets; "*" loads the markets of every category.
-        permission: Permissions as listed by `query-api`, of which the key needs one.
+        permission: Permissions as listed by `query-api`; the key needs one of them.
         optional: Whether a failure only means that there are no rows.
         not_in: The account modes (`unifiedMarginStatus`) in which it has no rows.
         by_symbol: Whether it needs a query per symbol; the traded symbols are found first.
-        ranged: Whether it takes a range of time; if not, its whole list is read.
-        sure_ms: If there are rows: how far back from now they are certainly complete.
-        id_field: The field of a row's id, if rows may lack it: equal rows of one instant are then
+        ranged: Whether it takes a time range; if not, the entire list is read.
+        complete_for_ms: If there are rows: how far back from now they are certainly complete.
+        id_field: The id field of a row, if rows may lack it: equal rows of the same time are then
             separate events.
-        witness: Whether its rows only prove that Bybit no longer shows others.
+        witness: Whether its rows only prove that Bybit no longer shows other ones.
     """
 
     source: Source
@@ -175,7 +175,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     not_in: frozenset[int] = frozenset()
     by_symbol: bool = False
     ranged: bool = True
-    sure_ms: int | None = None
+    complete_for_ms: int | None = None
     id_field: str = ""
     witness: bool = False
 
@@ -187,7 +187,7 @@ LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
 
 
 def former_fill(row: Row, context: Context) -> Record:
-    """Map a fill or funding payment to the wallet that its contract had at the time."""
+    """Map a fill or funding payment to the wallet that its contract used at the time."""
     return _of_contract(trades.execution(row, context))
 
 
@@ -207,12 +207,12 @@ def usdc_line(row: Row, context: Context) -> Record:
 
 
 def former_spot_fill(row: Row, context: Context) -> Record:
-    """Map a fill of a spot order to the wallet that spot had at the time."""
+    """Map a fill of a spot order to the wallet that spot used at the time."""
     return replace(trades.execution(row, context), account=SPOT_WALLET)
 
 
 def former_order(row: Row, context: Context) -> Record:
-    """A spot order."""
+    """Map a spot order."""
     return replace(trades.order(row, context), account=SPOT_WALLET)
 
 
@@ -270,12 +270,12 @@ def _usdc_book(name: str, category: str) -> Endpoint:
         category="*",
         permission=FUTURES_PERMISSION,
         not_in=CLASSIC,
-        sure_ms=HALF_YEAR_MS,
+        complete_for_ms=HALF_YEAR_MS,
     )
 
 
 def _book(name: str, category: str) -> Endpoint:
-    """A ledger read only for the proof; the answer is complete without it."""
+    """A ledger that is only read for the proof; the answer is complete without it."""
     return _former_fills(name, "ledger", category, not_in=BEFORE_UTA_2, witness=True, optional=True)
 
 
@@ -303,7 +303,7 @@ FORMER: Final = (
         permission=FUTURES_PERMISSION,
         not_in=CLASSIC,
         ranged=False,
-        sure_ms=HALF_YEAR_MS,
+        complete_for_ms=HALF_YEAR_MS,
     ),
     _former_fills("former_inverse_fills", "futures_inverse", "inverse"),
     _former_closed_pnl("former_inverse_closed_pnl", "futures_inverse", "inverse"),
@@ -444,8 +444,8 @@ _ENDPOINTS: Final = (
     ),
     _executions("spot_fills", "spot_orders", "spot", page_rows_least=50),
     Endpoint(
-        # Orders without fills are left out of what is older than a day: a short page of what is
-        # left proves nothing.
+        # Orders without fills are missing from results older than a day, so a short page proves
+        # nothing.
         source=Source(
             name="spot_orders", type="spot_orders", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
             begins_ms=BEGAN_MS,
@@ -457,7 +457,8 @@ _ENDPOINTS: Final = (
         permission=SPOT_PERMISSION,
     ),
     _executions("linear_fills", "futures_linear", "linear", page_rows_least=50),
-    # Whether the query above holds USDC contracts is not documented; duplicates go by id.
+    # It is undocumented whether the query above includes USDC contracts; duplicates are dropped by
+    # id.
     _executions("linear_usdc_fills", "futures_linear", "linear", ("settleCoin", "USDC")),
     _closed_pnl("linear_closed_pnl", "futures_linear", "linear"),
     _deliveries("linear_deliveries", "futures_linear", "linear"),
@@ -531,10 +532,10 @@ TYPES: Final = (
 
 
 _MOVE_LEFT: Final = (
-    "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
-    "other products; or the transfer between users is lost."
+    "Bybit also books moves that no list contains: at an upgrade, to and from bots, copy trading "
+    "and other products; or the transfer between users is lost."
 )
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades="spot_orders",
     contracts={"linear": "futures_linear", "inverse": "futures_inverse"},
     tokens="leverage_token_trades",
@@ -543,14 +544,14 @@ BOOKS: Final = Bookkeeping(
     held=frozenset({"UNIFIED", "FUND"}),
     unheld=Unproven(
         "the closing balance of the wallets CONTRACT, SPOT and OPTION",
-        "Their holdings are not read; only their ledger balances are proven.",
+        "Their holdings are not read, so only their ledger balances are proven.",
     ),
     unproven=(
         (
             EventType.FUTURES,
             Unproven(
                 "`closedPnl` of positions without `openFee` and `closeFee`",
-                "Bybit did not show them before 2025-06-24; what was gained before fees is "
+                "Bybit did not report them before 2025-06-24; the P&L before fees is "
                 "compared instead.",
             ),
         ),
@@ -558,13 +559,13 @@ BOOKS: Final = Bookkeeping(
             EventType.LEDGER,
             Unproven(
                 "events before the start of the ledger's coverage",
-                "Bybit no longer shows the ledgers of wallets that an upgrade closed.",
+                "Bybit no longer shows the ledgers of wallets closed by an upgrade.",
             ),
         ),
     ),
     reasons={
-        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by "
-        "their creation.",
+        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit filters orders by "
+        "creation time.",
         CheckId.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
     }
     | dict.fromkeys(
@@ -587,7 +588,7 @@ def _of(*types: str) -> tuple[str, ...]:
 
 _FILLS: Final = ("spot_fills", "former_spot_fills")  # without the state of their orders
 _FUTURES: Final = _of("futures_linear", "futures_inverse")
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "trades": _FILLS,
     "spot_trades": _FILLS,
     "futures": _FUTURES,
@@ -598,19 +599,19 @@ ENTRY: Final = AdapterEntry(
     name=EXCHANGE,
     display="Bybit",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     hosts={
         Environment.MAINNET: {"": "https://api.bybit.com"},
         Environment.TESTNET: {"": "https://api-testnet.bybit.com"},
     },
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         "spot_orders": "trade",
         "futures_linear": "future",
         "futures_inverse": "future",
         "leverage_token_trades": "leverage_token_trade",
     },
-    fields=(KEY_FIELD, replace(SECRET_FIELD, from_file=True)),  # an RSA key that the operator made
+    fields=(KEY_FIELD, replace(SECRET_FIELD, from_file=True)),  # an operator-made RSA key
     advice="A read-only key with the permissions Wallet, Spot and Contract is sufficient.",
     default=(
         "deposits",

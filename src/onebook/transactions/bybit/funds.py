@@ -8,8 +8,8 @@
 - https://bybit-exchange.github.io/docs/v5/asset/transfer/unitransfer-list
 - https://bybit-exchange.github.io/docs/v5/account/wallet-balance
 
-A withdrawal's `amount` is what arrives: `withdrawFee` and `tax` are charged on top. A record of
-something that was cancelled, refused or taken back has no amounts and no fee: nothing moved.
+A withdrawal's `amount` is the amount that arrives: `withdrawFee` and `tax` are charged on top. A
+record of a cancelled, refused or reversed event has no amounts and no fee, because nothing moved.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ from onebook.transactions.record import (
 
 DEPOSIT_STATUSES: Final = {
     "0": Status.UNKNOWN,
-    "1": Status.PENDING,  # to be confirmed
+    "1": Status.PENDING,  # awaiting confirmation
     "2": Status.PENDING,  # processing
     "3": Status.COMPLETED,
     "4": Status.FAILED,
@@ -67,8 +67,8 @@ DEPOSIT_STATUSES: Final = {
     "10011": Status.PENDING,  # on its way to the funding pool
     "10012": Status.COMPLETED,
     "70011": Status.REVERSED,  # the credit was reverted
-    "70012": Status.COMPLETED,  # stands after review
-    "70013": Status.PENDING,  # rollback failed, staff of the exchange resolve it
+    "70012": Status.COMPLETED,  # confirmed after review
+    "70013": Status.PENDING,  # rollback failed; the exchange's staff resolve it
 }
 INTERNAL_DEPOSIT_STATUSES: Final = {
     "1": Status.PENDING,
@@ -91,15 +91,15 @@ TRANSFER_STATUSES: Final = {
     "PENDING": Status.PENDING,
     "FAILED": Status.FAILED,
 }
-BLOCKED: Final = "50"  # a `depositType`: arrived on the chain, not credited
+BLOCKED: Final = "50"  # a `depositType`: arrived on chain, not credited
 TOKEN_STATUSES: Final = {"1": Status.COMPLETED, "2": Status.PENDING, "3": Status.FAILED}
 PURCHASE: Final = "1"
 OFF_CHAIN: Final = "1"  # withdrawType
-# Constants, because Python 3.11 looks a member of an enum up by a call.
+# Constants, because Python 3.11 resolves an enum member by a call.
 SENT: Final = (Direction.OUT, Direction.BOTH)
 RECEIVED: Final = (Direction.IN, Direction.BOTH)
 
-# Our names of Bybit's chains; others keep only Bybit's own.
+# Our names of Bybit's chains; others keep Bybit's own name only.
 NETWORKS: Final = {
     "APTOS": "aptos", "ARBI": "arbitrum", "BASE": "base", "BSC": "bsc", "BTC": "bitcoin",
     "CAVAX": "avalanche-c", "DOGE": "dogecoin", "DOT": "polkadot", "ETH": "ethereum",
@@ -112,11 +112,11 @@ NETWORKS: Final = {
 def deposit(row: Row, context: Context) -> Record:
     """A deposit from a blockchain.
 
-    Until it is credited it has no time of its own: it gets that of the end of its window, and
-    `incomplete` says so.
+    Until it is credited it has no time of its own: it gets the end of its window, and `incomplete`
+    says so.
     """
     coin, credited_ms = require(row["coin"], "coin"), ms(row, "successAt")
-    at_ms = credited_ms or context.asked_at_ms
+    at_ms = credited_ms or context.fallback_time_ms
     found, charged = canonicals(row.get("amount"), row.get("depositFee"))
     amount = require_unsigned(found)
     native, native_type, status, chain, tx_hash, tx_index, block_hash, sender, to, tag = texts(
@@ -179,7 +179,7 @@ def _chain_pattern(
     native_status: str | None,
     charged: str | None,
 ) -> Record:
-    """The pattern of a coin on a chain, with the fee, which is the same for all of them."""
+    """The pattern of a coin on a chain; its fee is the same for all events."""
     way = _WAYS[kind]
     status = way.statuses.get(native_status or "", Status.UNKNOWN)
     if kind == "deposit" and native_type == BLOCKED and status is Status.COMPLETED:
@@ -205,8 +205,8 @@ def _chain_pattern(
 
 
 def internal_deposit(row: Row, context: Context) -> Record:
-    """A deposit from another Bybit user: never on a chain; the sender's address is masked."""
-    at_ms = seconds(row, "createdTime") or context.asked_at_ms
+    """A deposit from another Bybit user: never on chain; the sender's address is masked."""
+    at_ms = seconds(row, "createdTime") or context.fallback_time_ms
     coin, amount = require(row["coin"], "coin"), require_unsigned(digits(row, "amount"))
     native = require(text(row, "id"), "id")
     uid, address = text(row, "fromMemberId"), text(row, "address")
@@ -237,7 +237,7 @@ def internal_deposit(row: Row, context: Context) -> Record:
 
 
 def withdrawal(row: Row, context: Context) -> Record:
-    """A withdrawal, on a chain or to another Bybit user."""
+    """A withdrawal, on chain or to another Bybit user."""
     at_ms, coin, get = int(row["createTime"]), require(row["coin"], "coin"), row.get
     found, charged, tax = canonicals(get("amount"), get("withdrawFee"), get("tax"))
     named, native_type, status, chain, tx_hash, to, tag = texts(
@@ -279,9 +279,9 @@ def withdrawal(row: Row, context: Context) -> Record:
 
 
 def transfer(row: Row, context: Context) -> Record:
-    """A transfer between wallets of one user, or between two users of one family.
+    """A transfer between wallets of one user, or between a main account and its sub-accounts.
 
-    Between users only our side of it moved; the key's user id tells which side is ours.
+    Between users only our side moved; the key's user id tells which side is ours.
     """
     at_ms, coin = int(row["timestamp"]), require(row["coin"], "coin")
     amount = require_unsigned(canonical(row.get("amount")))
@@ -327,7 +327,7 @@ def _transfer_pattern(
         native_status=native_status,
         direction=_side_of(transfer, uid) if status.moves else Direction.NONE,
         asset=coin,
-        account=None if uid is None else Holder(None, uid),  # as `pages.owned` would name it
+        account=None if uid is None else Holder(None, uid),  # as `pages.owned` would set it
         transfer=transfer,
         incomplete=("direction",) if between_users and uid is None else (),
     )
@@ -349,9 +349,10 @@ def _side_of(transfer: Transfer, uid: str | None) -> Direction:
 
 
 def leverage_token(row: Row, context: Context) -> Record:
-    """A purchase or redemption of a leverage token, from the endpoint that ended 2025-07-04.
+    """A purchase or redemption of a leverage token, from the endpoint that was closed on
+    2025-07-04.
 
-    Sum the ledger lines instead: they are available for a longer time.
+    Use the ledger lines for sums: they remain available longer.
     """
     at_ms, bought = int(row["orderTime"]), text_or_empty(row, "ltOrderType") == PURCHASE
     token, coin = require(row["ltCoin"], "ltCoin"), row["valueCoin"]
@@ -396,7 +397,7 @@ def leverage_token(row: Row, context: Context) -> Record:
 
 
 def unified_balance(row: Row, context: Context) -> Record:
-    """One coin of the unified wallet, as it stands now."""
+    """One coin of the unified wallet: its current balance."""
     return _balance(
         row,
         context,
@@ -414,7 +415,7 @@ def unified_balance(row: Row, context: Context) -> Record:
 
 
 def funding_balance(row: Row, context: Context) -> Record:
-    """One coin of the funding wallet, as it stands now."""
+    """One coin of the funding wallet: its current balance."""
     return _balance(
         row,
         context,
@@ -426,7 +427,7 @@ def funding_balance(row: Row, context: Context) -> Record:
 
 
 def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Record:
-    coin, at_ms = require(row["coin"], "coin"), context.asked_at_ms
+    coin, at_ms = require(row["coin"], "coin"), context.fallback_time_ms
     return Record(
         transactionId=make_id(context, "balance", f"{wallet}:{coin}"),
         timestamp=at_ms,

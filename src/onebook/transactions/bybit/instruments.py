@@ -1,6 +1,6 @@
 """Base, quote and settle coin of Bybit's symbols.
 
-The list is `/v5/market/instruments-info`; a symbol that is no longer on it (delisted, expired) is
+The list is `/v5/market/instruments-info`; a symbol that is no longer listed (delisted, expired) is
 parsed from its name. https://bybit-exchange.github.io/docs/v5/market/instrument
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from onebook.transactions.markets import unknown_market
 from onebook.transactions.record import TradedMarket
 
-# Quote coins of spot, longest first where one ends in another.
+# Quote coins on spot; if one is a suffix of another, the longer one comes first.
 QUOTES: Final = (
     "USDT", "USDC", "USDE", "USD1", "USDQ", "USDR", "BUSD", "EURC", "EURQ", "EURR", "XUSD",
     "DAI", "EUR", "GBP", "BRL", "BRZ", "PLN", "TRY", "MNT", "BTC", "ETH", "SOL", "USD",
@@ -28,7 +28,7 @@ _OPTION = re.compile(
 
 
 def listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
-    """A row of `instruments-info` as a market."""
+    """Convert a row of `instruments-info` to a market."""
     expiry = int(row.get("deliveryTime") or 0)
     contract = row.get("contractType") or ("Option" if category == "option" else None)
     perpetual = contract is not None and contract.endswith("Perpetual")
@@ -75,7 +75,7 @@ def _inverse(symbol: str) -> TradedMarket | None:
     found = _INVERSE.fullmatch(symbol)
     if found is None:
         return None
-    # The month letter does not say the day: an expired future keeps its expiry unknown.
+    # The month letter does not determine the day, so an expired future has no known expiry.
     contract = "InverseFutures" if found["month"] else "InversePerpetual"
     return TradedMarket(symbol, "inverse", contract, found["base"], "USD", found["base"], None)
 

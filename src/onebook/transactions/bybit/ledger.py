@@ -3,19 +3,19 @@
 - https://bybit-exchange.github.io/docs/v5/account/transaction-log
 - https://bybit-exchange.github.io/docs/v5/account/contract-transaction-log (UTA 1.0, inverse)
 - https://bybit-exchange.github.io/docs/v5/asset/fund-history
-- types of the unified wallet: https://bybit-exchange.github.io/docs/v5/enum#typeuta-translog; the
-  funding wallet has no enumeration, only English: recorded rows say which words there are
+- types of the unified wallet: https://bybit-exchange.github.io/docs/v5/enum#typeuta-translog; for
+  the funding wallet there is no enumeration, only English words: these are from recorded rows
 
 In the unified ledger `change = cashFlow + funding - fee`, and per coin every balance follows from
-the one before, so a gap in what was fetched can be proven. In the contract ledger of UTA 1.0
+the previous one, so a gap in the fetched rows can be proven. In the contract ledger of UTA 1.0
 funding has the opposite sign, and so does its mapping.
 
-A line about an event that has a record of its own (a fill, a transfer, a deposit) is a second view
-of that event; a line of an event that only the ledger has (interest, an airdrop, a conversion, an
-option) is its primary record. Either way `receivedCurrency` less `sentCurrency` less fees is the
+A line about an event with its own record (a fill, a transfer, a deposit) is a second view of that
+event; a line of an event that is only in the ledger (interest, an airdrop, a conversion, an option)
+is its primary record. In both cases, `receivedCurrency` less `sentCurrency` less fees is the
 change.
 
-New types appear every month: the first prefix that matches decides, and an unknown type is `other`.
+New types appear every month: the first matching prefix decides, and an unknown type is `other`.
 """
 
 from decimal import Decimal
@@ -113,9 +113,9 @@ LEDGER_PREFIXES: Final[tuple[tuple[str, Kind], ...]] = (
     ("STRUCTURE_PRODUCT", ("earn", "Other")),
     ("DEFI_INVESTMENT", ("earn", "Other")),
     ("CLASSIC_WEALTH_MANAGEMENT", ("earn", "Other")),
-    ("PREMIMUM_WEALTH_MANAGEMENT", ("earn", "Other")),  # so Bybit spells it
+    ("PREMIMUM_WEALTH_MANAGEMENT", ("earn", "Other")),  # Bybit's spelling
     ("PWM", ("earn", "Other")),
-    ("PEF", ("earn", "Other")),  # a private fund: money in and out, and a share of its profit
+    ("PEF", ("earn", "Other")),  # a private fund: deposits, withdrawals and a profit share
     ("LOANS", ("loan", "Other")),
     ("INSTITUTION", ("loan", "Other")),
     ("PREMARKET", ("premarket", "Other")),
@@ -126,7 +126,7 @@ LEDGER_PREFIXES: Final[tuple[tuple[str, Kind], ...]] = (
 INSTITUTION_LOAN: Final = "_INS_LOAN"
 UNKNOWN_KIND: Final[Kind] = ("other", "Other")
 
-# The funding wallet's English words, by what they begin with.
+# The funding wallet's English words, by prefix.
 FUNDING_KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     ("deposit", ("deposit", "Deposit")),
     ("withdraw", ("withdrawal", "Withdrawal")),
@@ -142,9 +142,9 @@ FUNDING_KINDS: Final[tuple[tuple[str, Kind], ...]] = (
 )
 REWARD_WORDS: Final = ("interest", "reward", "yield", "distribution")
 
-# What has records of its own: in the lists of transfers, deposits, withdrawals, leverage tokens ...
+# Events with their own records: transfers, deposits, withdrawals, leverage tokens ...
 COVERED_MOVES: Final = frozenset({"transfer", "deposit", "withdrawal", "leverage_token"})
-# ... and, of spot and futures, among fills, closed positions, deliveries and sessions.
+# ... and, for spot and futures, fills, closed positions, deliveries and sessions.
 COVERED_EVENTS: Final = frozenset(
     {"trade", "funding", "settlement", "delivery", "liquidation", "adl"}
 )
@@ -183,7 +183,7 @@ def contract_ledger(row: Row, context: Context) -> Record:
     """Map a line of the inverse ledger of UTA 1.0, whose `funding` is positive when paid."""
     funding = opposite(nonzero(row, "funding"))
     line = _line(row, context, funding=funding, source="contract_ledger")
-    # A wallet of its own: its balances chain apart from the unified wallet's.
+    # A separate wallet: its balances chain separately from the unified wallet's.
     return replace(line, account=CONTRACT_WALLET)
 
 
@@ -243,7 +243,7 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
     fees = _line_fees(coin, charged, rate)
     if extra := get("extraFees"):
         gross = _sum(cash_flow, funding)
-        # Bybit does not say whether `fee` holds them: the change itself does.
+        # Bybit does not say whether `fee` includes them, but the change shows it.
         if gross != _sum(change, charged):
             fees += tuple(fee for fee in extra_fees(extra) if fee.currency == coin)
     pattern = _line_pattern(
@@ -343,7 +343,7 @@ def _before_fees(change: str, fees: tuple[Fee, ...]) -> str:
 
 
 def _sum(*texts: str | None) -> Decimal:
-    """The sum of canonical texts; None counts as zero."""
+    """The sum of canonical numbers; None counts as zero."""
     return add(*[Decimal(text) for text in texts if text is not None])
 
 
@@ -369,14 +369,14 @@ def _book_pattern(
 def funding_line(row: Row, context: Context) -> Record:
     """Map a line of the funding wallet's ledger; `currcCursor` is its id."""
     at_ms = seconds(row, "createTime")
-    if at_ms is None:  # equal ones could not be counted
+    if at_ms is None:  # equal rows could not be counted
         raise ValueError("The row has no createTime.")
     coin, amount = require(row["currency"], "currency"), require_unsigned(digits(row, "txnAmt"))
     change = amount if _WAYS[row["ioDirection"]] is Direction.IN else negated(amount)
     words, desc = text_or_empty(row, "showBusiTypeEn"), text_or_empty(row, "descriptionEn")
     kind, label = funding_kind(words, desc, incoming=change[0] != "-")
     uid, native = text(row, "memberId"), text(row, FUND_ID)
-    # A row without an id is known by what it moved: its English is reworded over time.
+    # A row without an id is identified by what it moved, because its English wording changes.
     native_key = native or ":".join(
         (text_or_empty(row, "memberId"), coin, row["ioDirection"], amount,
          digits(row, "afterAmt") or "", str(at_ms))

@@ -22,7 +22,7 @@ from onebook.transactions.mapping import Row
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
 from onebook.transactions.windows import is_last
 
-# What Bybit calls the time of a row, the one that its record has first.
+# Bybit's names for the time of a row; the record's main time comes first.
 _TIME_FIELDS: Final = (
     "execTime", "transactionTime", "successAt", "createTime", "createdTime", "timestamp",
     "deliveryTime", "orderTime", "updatedTime", "updateTime",
@@ -32,7 +32,7 @@ _TIME_FIELDS: Final = (
 def query_of(
     endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "", rows: int | None = None
 ) -> str:
-    """The query string of a page, always with both bounds and a page size (None: the maximum)."""
+    """Build the query string of a page, with both bounds and a page size (None: the maximum)."""
     parameters = [f"{name}={value}" for name, value in endpoint.fixed]
     source, times = endpoint.source, endpoint.times
     if symbol:
@@ -60,17 +60,17 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
     """The rows of an answer, and the cursor of the next page.
 
     Raises:
-        SourceFailed: It does not have the documented shape.
+        SourceFailed: The answer does not have the documented form.
     """
     try:
         holder = result
-        if endpoint.rows == "coin":  # a list of one account with its coins
+        if endpoint.rows == "coin":  # a list with one account and its coins
             holder = result["list"][0] if result["list"] else {"coin": []}
         rows = [] if holder[endpoint.rows] is None else holder[endpoint.rows]
         cursor = result.get("nextPageCursor") or ""
         if not isinstance(rows, list) or not isinstance(cursor, str):
             raise TypeError
-        if endpoint.rows == "balance":  # the funding wallet lists every coin there is
+        if endpoint.rows == "balance":  # the funding wallet lists every existing coin
             rows = [row for row in rows if canonical(row.get("walletBalance")) not in (None, "0")]
         return rows, cursor
     except (LookupError, TypeError, AttributeError, NumberError):
@@ -83,7 +83,7 @@ def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bo
         record = endpoint.mapper(row, context)
     except (LookupError, TypeError, ValueError, AttributeError):
         return unreadable_record(row, endpoint, context), False
-    if record.timestamp < endpoint.source.begins_ms:  # as seconds would be where ms are documented
+    if record.timestamp < endpoint.source.begins_ms:  # seconds where ms are documented
         return unreadable_record(row, endpoint, context), False
     return record, True
 
@@ -106,8 +106,8 @@ def read_rows(
 ) -> tuple[list[Record], int]:
     """The records of a page's rows, in their order, and the number of unreadable rows.
 
-    An unreadable row keeps its place, by its own time or that of the row before it. At any other
-    place, an answer that continues from a cursor would skip it.
+    An unreadable row keeps its place, by its own time or the previous row's. At any other place, an
+    answer that continues from a cursor would skip it.
     """
     read = [read_row(row, endpoint, context) for row in rows]
     unreadable = sum(not fits for _, fits in read)
@@ -124,10 +124,10 @@ def read_rows(
 
 
 def _with_ordinals(records: list[Record], context: Context) -> list[Record]:
-    """Records with an id each: equal rows without one get their ordinal on the page.
+    """Give each record an id: equal rows without one get their ordinal on the page.
 
     Two equal rows are certainly two events only if they are on one page, because windows overlap,
-    and so do pages when rows are added. So one page has to hold all rows of an instant: see
+    and so do pages when rows are added. So all rows of one time must be on one page: see
     `with_instant`.
     """
     found: Counter[str] = Counter()
@@ -143,7 +143,7 @@ def _with_ordinals(records: list[Record], context: Context) -> list[Record]:
 
 
 def begins_unnamed(page: Page) -> bool:
-    """Whether a page's first instant has rows without an id."""
+    """Whether the first rows of a page, all of one time, lack an id."""
     return any(
         record.ids.native is None and record.timestamp == page.records[0].timestamp
         for record in page.records
@@ -151,13 +151,13 @@ def begins_unnamed(page: Page) -> bool:
 
 
 def holds_instant(page: Page, at_ms: int, source: Source) -> bool:
-    """Whether a page that begins with an instant certainly holds all of its rows."""
+    """Whether a page certainly contains all rows of the time it begins with."""
     older = any(record.timestamp < at_ms for record in page.records)
     return older or not page.cursor or is_last(source, page.rows, full_page=False)
 
 
 def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
-    """Replace a page's rows of an instant by those of another page, which has all of them."""
+    """Replace a page's rows of one time by those of another page, which has all of them."""
     records = [record for record in whole.records if record.timestamp == at_ms]
     known = {record.transactionId for record in records}
     records += [record for record in page.records if record.transactionId not in known]
@@ -168,7 +168,7 @@ def uncountable() -> SourceFailed:
     """The failure for equal rows without an id that are not all on one page."""
     return SourceFailed(
         FailureReason.UNREADABLE,
-        "More rows without an id share one second than a page of Bybit holds: "
+        "More rows without an id have the same second than fit on a page of Bybit: "
         "equal ones cannot be counted.",
     )
 
@@ -176,16 +176,16 @@ def uncountable() -> SourceFailed:
 def _times(
     rows: list[Row], read: list[tuple[Record, bool]], source: Source, window: Window
 ) -> list[int | None]:
-    """The time of each row: its own, or that of the row before it if its own is unreadable.
+    """The time of each row: its own, or the previous row's if its own is unreadable.
 
-    The first row of a page then gets the newest time that the page can hold. The time of the row
-    after it is never used: an answer that continues between the two would skip the row.
+    Without a previous row, it is the newest time that the page can contain. The next row's time is
+    never used, because an answer that continues between the two would skip the row.
     """
     times = [
         record.timestamp if fits else _own_time(row, source, window)
         for row, (record, fits) in zip(rows, read, strict=True)
     ]
-    if source.untimed:  # rows are not in the order of their times
+    if source.untimed:  # rows are not in time order
         return times
     before = window.seen_ms
     for index, at in enumerate(times):
@@ -194,7 +194,7 @@ def _times(
 
 
 def _own_time(row: Row, source: Source, window: Window) -> int | None:
-    """The first of a row's times that its window can hold.
+    """The first of a row's times that is within its window.
 
     A time in seconds counts as the end of its second: if the record were earlier than the time that
     the exchange filters by, an answer that continues between the two would skip it.
@@ -214,12 +214,13 @@ def _own_time(row: Row, source: Source, window: Window) -> int | None:
 def unreadable_record(
     row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = None
 ) -> Record:
-    """A record of a row that the mapping cannot read.
+    """Return a record for an unreadable row.
 
-    Its id is a digest of the whole row, because two queries of one type (with and without a coin)
-    may return it. Equal rows become one record: only an id could tell a repeated row from two.
+    Its id is a digest of the entire row, because two queries of one type (with and without a coin)
+    may return it. Equal rows become one record: only an id could distinguish a repeated row from
+    two.
     """
-    at_ms = context.asked_at_ms if at_ms is None else at_ms
+    at_ms = context.fallback_time_ms if at_ms is None else at_ms
     kind = endpoint.source.type
     native = row.get(endpoint.id_field) if isinstance(row, dict) else None
     return Record(
@@ -248,7 +249,7 @@ def as_evidence(page: Page) -> Page:
 
 
 def undocumented() -> SourceFailed:
-    """The failure for an answer without the documented shape."""
+    """The failure for an answer without the documented form."""
     return SourceFailed(
         FailureReason.UNREADABLE, "Bybit's answer does not have the documented form."
     )

@@ -1,6 +1,6 @@
-"""Context, ids and times that every mapping of a Bybit row needs.
+"""Context, ids and times needed by all mappings of Bybit rows.
 
-In Bybit's rows "" means absent and "0" means zero; nearly everything is text, some ids and times
+In Bybit's rows "" means absent and "0" means zero; nearly all values are text, some ids and times
 are numbers. https://bybit-exchange.github.io/docs/v5/enum
 """
 
@@ -17,7 +17,7 @@ from onebook.transactions.record import Record
 
 EXCHANGE: Final = "bybit"
 ORDER: Final = "order"  # a part of ids: never changes
-NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
+NS_FROM: Final = 10**16  # closed-pnl once returned createdTime in nanoseconds
 
 BLANK: Final = blank_record(EXCHANGE)
 
@@ -29,14 +29,14 @@ class Context(Struct, frozen=True):
         environment: mainnet, testnet or demo: a part of every id.
         markets: Base, quote and settle coin of every symbol.
         category: spot, linear, inverse or option, where the endpoint has one.
-        asked_at_ms: Time given to a row without one: the end of its window, or now.
+        fallback_time_ms: Time assigned to a row without one: the end of its window, or now.
         uid: The user id of the account; None if Bybit did not state it.
     """
 
     environment: str
     markets: Markets
     category: str = ""
-    asked_at_ms: int = 0
+    fallback_time_ms: int = 0
     uid: str | None = None
 
 
@@ -55,7 +55,7 @@ def order_id_of(environment: str, category: str, order_id: str) -> tuple[str, ..
 
 
 def ms(row: Row, name: str) -> int | None:
-    """A time in Unix ms; None where it is absent or zero."""
+    """A time in Unix ms; None if absent or zero."""
     value = row.get(name)
     if not value:
         return None

@@ -9,7 +9,7 @@ The reply to each request names its `op`:
     {"success":true,"ret_msg":"","conn_id":"cejreaspqfh3sjdnldmg-p","req_id":"","op":"subscribe"}
     {"req_id":"","op":"pong","args":["1675418560633"],"conn_id":"cfcb4ocsvfriu23r3er0-1b"}
 
-and a message of a topic its rows, of which the category is read alone:
+and a message of a topic contains its rows, of which only the category is read:
 
     {"id":"...","topic":"execution","creationTime":1672364174455,"data":[{"category":"linear",...}]}
 
@@ -34,7 +34,7 @@ from onebook.transactions.private import (
 )
 
 TOPICS: Final = ("execution", "order", "wallet")
-EXPIRES_MS: Final = 10_000  # from the request until the signature ends
+EXPIRES_MS: Final = 10_000  # from the request to the expiry of the signature
 TYPES: Final = {
     "spot": "spot_orders",
     "linear": "futures_linear",
@@ -69,7 +69,7 @@ def opening(credentials: Credentials, now_ms: int, token: str) -> tuple[str, ...
 
 
 def read(frame: str | bytes) -> StreamMessage:
-    """What a message means."""
+    """Interpret a message."""
     try:
         message = _decoder.decode(frame)
     except (MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,8 @@
-"""Mapping of rows of trading: executions, orders, closed positions, deliveries, USDC sessions.
+"""Mapping of trading rows: executions, orders, closed positions, deliveries, USDC sessions.
 
-- Executions, the truth for amounts and fees: https://bybit-exchange.github.io/docs/v5/order/execution
-- Orders, the truth for order state: https://bybit-exchange.github.io/docs/v5/order/order-list
+- Executions, authoritative for amounts and fees:
+  https://bybit-exchange.github.io/docs/v5/order/execution
+- Orders, authoritative for order states: https://bybit-exchange.github.io/docs/v5/order/order-list
 - Closed P&L: https://bybit-exchange.github.io/docs/v5/position/close-pnl
 - Deliveries: https://bybit-exchange.github.io/docs/v5/asset/delivery
 - USDC sessions: https://bybit-exchange.github.io/docs/v5/asset/settlement
@@ -10,11 +11,11 @@ A fill of a future exchanges no asset: only its fee, funding and P&L move the wa
 records have neither `sentCurrency` nor `receivedCurrency`. An order consists of fills, so its view
 is `summary`.
 
-Futures gain or lose by closed positions, deliveries and sessions. The gain of a closed position is
-`cumExitValue - cumEntryValue`, signed by its side: `closedPnl` is net of fees that the fills have
-already, and in old rows it may include funding
+Futures gain or lose through closed positions, deliveries and sessions. The gain of a closed
+position is `cumExitValue - cumEntryValue`, signed by its side: `closedPnl` is net of fees that the
+fills already include, and in old rows it may include funding
 (https://www.bybit.com/en/help-center/article/Closed-P-L-Calculations). Deliveries and sessions have
-lists of their own, so a closed position of that kind is a `summary`.
+their own lists, so a closed position of that kind is a `summary`.
 """
 
 from functools import lru_cache
@@ -104,12 +105,12 @@ ORDER_STATUSES: Final = {
     "Active": Status.PENDING,
 }
 ENDED_WITHOUT_REST: Final = (Status.CANCELLED, Status.FAILED)
-# `execType` of closed positions that have a record of their own in another list.
+# `execType` of closed positions that have their own record in another list.
 LISTED_APART: Final = frozenset({"Delivery", "SessionSettlePnL", "Settle"})
 
 
 def execution(row: Row, context: Context) -> Record:
-    """Map an execution: a fill, a funding payment, or another kind of Bybit's."""
+    """Map an execution: a fill, a funding payment, or another of Bybit's kinds."""
     native = text_or_empty(row, "execType")
     market = context.markets.find(context.category, row["symbol"])
     if native == "Funding":
@@ -134,7 +135,7 @@ def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str
 
 
 def _unstated(market: TradedMarket, side: str) -> tuple[str, ...]:
-    """Missing fields of a row that decide what was exchanged."""
+    """Missing fields of a row that determine what was exchanged."""
     sided = side in SIDES or market.category != "spot"
     return ("instrument",) * (market.base is None) + ("side",) * (not sided)
 
@@ -220,7 +221,7 @@ def _funding_pattern(
 
 
 def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
-    """A funding payment: a positive `execFee` was paid, a negative one received."""
+    """A funding payment: a positive `execFee` was paid, a negative one was received."""
     at_ms, paid = int(row["execTime"]), require(digits(row, "execFee"), "execFee")
     moved = as_money(market.settle, paid) or UNSET
     received = paid[0] == "-"
@@ -294,7 +295,7 @@ def _fee_currency(row: Row, market: TradedMarket, charged: str) -> str | None:
 
 
 def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: bool) -> str | None:
-    """Currency of a fee without `feeCurrency`: the coin bought, or the other for a rebate.
+    """Currency of a fee without `feeCurrency`: the coin bought, or for a rebate the other coin.
 
     https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
     """
@@ -305,7 +306,7 @@ def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: b
 
 
 def extra_fees(extra: Any) -> tuple[Fee, ...]:
-    """Regional taxes: a list, or the text of one."""
+    """Regional taxes: a list, or its text form."""
     if isinstance(extra, str):
         try:
             extra = json.decode(extra)
@@ -338,7 +339,7 @@ def _exchanged(
 
 
 def order(row: Row, context: Context) -> Record:
-    """Map the last state of an order: the executed figures, not the ordered ones.
+    """Map the last state of an order: executed figures, not ordered ones.
 
     The time is that of its creation, which Bybit filters by, so that an order is always in the same
     window. `updated_at` is its last change.
@@ -398,7 +399,7 @@ def order(row: Row, context: Context) -> Record:
 
 
 def order_status(native: str, *, filled: bool) -> Status:
-    """The status of an order; one that was cancelled or rejected after fills is completed."""
+    """The status of an order; an order cancelled or rejected after fills is completed."""
     status = ORDER_STATUSES.get(native, Status.UNKNOWN)
     return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
 
@@ -449,7 +450,7 @@ def _product(price: str | None, quantity: str | None) -> str | None:
 def closed_pnl(row: Row, context: Context) -> Record:
     """Map the realised P&L of an order that closed a position; its fills have the same order id."""
     market = context.markets.find(context.category, row["symbol"])
-    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
+    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.fallback_time_ms
     realised = require(digits(row, "closedPnl"), "closedPnl")
     open_fee, close_fee = canonicals(row.get("openFee"), row.get("closeFee"))
     gross = gross_pnl(row, context.category)
@@ -500,10 +501,10 @@ def closed_pnl(row: Row, context: Context) -> Record:
 
 
 def gross_pnl(row: Row, category: str) -> str | None:
-    """Gross profit of a closed position; None if the row does not suffice to compute it.
+    """Gross profit of a closed position; None if the row lacks the fields to compute it.
 
-    A long position is closed by selling. The value of an inverse contract is in its coin, and
-    falls while the price rises.
+    A long position is closed by selling. The value of an inverse contract is in its coin, and falls
+    as the price rises.
     """
     left, entered = number(row.get("cumExitValue")), number(row.get("cumEntryValue"))
     if left is not None and entered is not None:
@@ -542,13 +543,13 @@ def delivery(row: Row, context: Context) -> Record:
             exit_price=digits(row, "deliveryPrice"),
             closed_size=digits(row, "position"),
             realised_pnl=realised,
-            close_fee=nonzero(row, "fee"),  # the fill of the delivery pays it
+            close_fee=nonzero(row, "fee"),  # paid by the fill of the delivery
         ),
     )
 
 
 def settlement(row: Row, context: Context) -> Record:
-    """Map the settlement of a session of a USDC contract (every eight hours)."""
+    """Map the settlement of a USDC contract's session (every eight hours)."""
     realised, at_ms = require(digits(row, "realisedPnl"), "realisedPnl"), int(row["createdTime"])
     return _expired(
         row,

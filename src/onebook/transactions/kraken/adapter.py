@@ -1,8 +1,8 @@
 """The adapter of Kraken: reads an account from its two ledgers, with details from other lists.
 
-One walk of the spot ledger serves every type; the list of trades is walked beside it, and the rows
-of both are joined by the id of the trade. If only one type is requested, the ledger's own filter is
-used, if it has one. The lists of deposits and withdrawals add details, found by `refid`. Futures
+One walk of the spot ledger serves every type; the list of trades is walked in parallel, and the
+rows of both are joined by trade id. If only one type is requested, the ledger's own filter is used
+where there is one. The lists of deposits and withdrawals add details, found by `refid`. Futures
 have their own ledger, host and key, and are read if the operator has set that key.
 
 Offsets of the ledger count from the newest row of the query, whose end is fixed, so that new rows
@@ -88,17 +88,17 @@ from onebook.transactions.kraken.trades import (
 )
 from onebook.transactions.kraken.words import DEPOSITS, LEDGER, TRADES, WITHDRAWALS
 from onebook.transactions.mapping import Row, digits
-from onebook.transactions.reconciliation import Comparisons, Left
+from onebook.transactions.reconciliation import Comparisons, Unmatched
 from onebook.transactions.record import Record
 
 HOUR_MS: Final = 60 * MINUTE_MS
 PAGE_ROWS: Final = 50
 MISCOUNTED: Final = frozenset({"type", "start"})  # fields of queries with a wrong `count`
 LIST_ROWS: Final = 500
-DEFAULT_ROWS: Final = {DEPOSIT: 25, WITHDRAWAL: 500}  # of a list that knows no cursor
-FRESH_MS: Final = MINUTE_MS  # of the end of a range, where two lists may differ
-ACROSS_MS: Final = 5 * MINUTE_MS  # how far apart both sides of a transfer may be booked
-ACROSS_ROWS: Final = 25  # the cheapest page of the log of futures
+DEFAULT_ROWS: Final = {DEPOSIT: 25, WITHDRAWAL: 500}  # of a list without cursors
+FRESH_MS: Final = MINUTE_MS  # at the end of a range, where two lists may differ
+ACROSS_MS: Final = 5 * MINUTE_MS  # between the booking times of a transfer's two sides
+ACROSS_ROWS: Final = 25  # the cheapest page of the futures log
 PATHS: Final = {DEPOSIT: DEPOSIT_STATUS, WITHDRAWAL: WITHDRAW_STATUS}
 LISTS: Final = {DEPOSIT_LIST: DEPOSIT, WITHDRAWAL_LIST: WITHDRAWAL}
 LISTED_TYPES: Final = {DEPOSIT: DEPOSITS, WITHDRAWAL: WITHDRAWALS}
@@ -106,7 +106,7 @@ BAD_ROW: Final = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 
 class KrakenReader:
-    """Reads one account of Kraken, for one request."""
+    """Reads one account of Kraken for one request."""
 
     def __init__(self, account: AccountSession) -> None:
         self.compared = Comparisons()
@@ -119,8 +119,8 @@ class KrakenReader:
         self._list_pages: dict[tuple[str, int, int, str], FundPage] = {}
         self._lists: dict[str, FundList] = {}
         self._fund_ledgers: dict[str, FundLedger] = {}
-        self._range: Window | None = None  # of the walk of the ledger
-        self._rows: dict[str, Row] = {}  # as they came, for answers that show them
+        self._range: Window | None = None  # of the ledger walk
+        self._rows: dict[str, Row] = {}  # unchanged, for answers that include them
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Fetch one page of a source; see `PageReader`."""
@@ -135,7 +135,7 @@ class KrakenReader:
         return await self._holdings(spot=source.query == SPOT_HOLDINGS)
 
     async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
-        """Make records of the rows of events; see `JoiningReader`."""
+        """Build records from the rows of events; see `JoiningReader`."""
         records: list[Record] = []
         for group in groups:
             rows = [part.row for part in group]
@@ -147,7 +147,7 @@ class KrakenReader:
         return Page(records, len(records), "")
 
     def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
-        """Add the raw rows: to a line its own, to an event all of its rows by their ids."""
+        """Add the raw rows: to a line its own, to an event all of its rows by id."""
         rows = {part.row_id: self._rows.pop(part.row_id, {}) for part in group}
         return [
             replace(record, raw=rows.get(record.ids.native or "", rows))
@@ -177,7 +177,7 @@ class KrakenReader:
         source: Source,
         window: Window,
     ) -> Page:
-        """Convert an object of rows by their ids to a page, newest first."""
+        """Convert an object with rows by id to a page, newest first."""
         rows = rows_of(result, name)
         parts: list[EventRow] = []
         bad: list[tuple[str, Any]] = []
@@ -197,7 +197,7 @@ class KrakenReader:
         return Page(records, len(rows), following, len(bad), parts=parts)
 
     async def _with_hidden(self, page: Page) -> Page:
-        """Add the time bounds of the key's access to a page."""
+        """Limit a page to the times that the key can see."""
         key = await self._key_info()
         return replace(page, hidden_before_ms=key.from_ms, hidden_after_ms=key.to_ms)
 
@@ -207,18 +207,20 @@ class KrakenReader:
         trade = next((row for row in rows if isinstance(row, ListedTrade)), None)
         if not entries:
             assert trade is not None
-            # One that happened between two requests is not in the page of the ledger before it.
+            # A trade made between the two requests is missing from the earlier ledger page.
             recent = self._range is not None and trade.at_ms > self._range.to_ms - FRESH_MS
             if recent:
                 return []
             alone = unbooked(trade, self._context)
             what = "it is not in the ledger"
-            self.compared.add(CheckId.SPOT_FILLS, Left(alone, what, "2 rows", "none", sure=False))
+            self.compared.add(
+                CheckId.SPOT_FILLS, Unmatched(alone, what, "2 rows", "none", certain=False)
+            )
             return [alone]
         first = entries[0]
         details = NO_DETAILS
         if first.type == "trade" and TRADES in source.views and (trade is None or len(entries) < 2):
-            await self._account.load_markets("spot")  # the pair says which coin is the base
+            await self._account.load_markets("spot")  # the pair shows which coin is the base
         if first.type in FUNDS:
             details = await self._fund_details(source, entries)
         elif trade is not None:
@@ -236,10 +238,10 @@ class KrakenReader:
         """Compare a trade of the ledger with the list of trades."""
         if "price" in record.incomplete:
             what = "it is not in the list of trades"
-            absent = Left(record, what, "a trade", "none", sure=False)
+            absent = Unmatched(record, what, "a trade", "none", certain=False)
             return self.compared.add(CheckId.SPOT_FILLS, absent)
         difference = next(differences(record), None)
-        left = None if difference is None else Left(record, *difference)
+        left = None if difference is None else Unmatched(record, *difference)
         return self.compared.add(CheckId.SPOT_FILLS, left)
 
     def _compare_fund(self, record: Record, row: Row) -> None:
@@ -249,11 +251,11 @@ class KrakenReader:
         left = None
         if said is not None and said != record.amount:
             what = "its amount differs in the list"
-            left = Left(record, what, record.amount or "0", said, sure=False)
+            left = Unmatched(record, what, record.amount or "0", said, certain=False)
         self.compared.add(check, left)
 
     async def _fund_details(self, source: Source, entries: list[LedgerRow]) -> GroupDetails:
-        """Details of a deposit or withdrawal: its row in the list, and its reversal."""
+        """Details of a deposit or withdrawal: its list entry, and its reversal."""
         ledger = self._fund_ledger(entries[0].type)
         original = next((entry for entry in entries if not is_return(entry)), None)
         for entry in entries:
@@ -282,7 +284,7 @@ class KrakenReader:
         for row_id, row in rows.items():
             try:
                 found.append(entry_of(row_id, row))
-            except BAD_ROW:  # the walk of the ledger says so
+            except BAD_ROW:  # reported by the walk of the ledger
                 continue
         return sorted(found, key=lambda entry: -entry.at_ms)
 
@@ -309,14 +311,14 @@ class KrakenReader:
     # The list of trades ---------------------------------------------------------------------
 
     async def _trades_page(self, window: Window, cursor: str) -> Page:
-        # Each fill by itself: the ledger books them so.
+        # Each fill separately, because the ledger books them separately.
         asked = span_of(window) | {"ofs": cursor or "0", "consolidate_taker": "false"}
         try:
             result = await self._post(TRADES_HISTORY, asked)
         except SourceFailed as failure:
             if failure.reason not in UNREADABLE_LISTS:
                 raise
-            self._trades_listed = False  # trades lack their price, and say so
+            self._trades_listed = False  # trades then lack their price, and report it
             return Page([], 0, "")
         return self._rows_page(
             result, "trades", asked, trade_part, SOURCES[f"{TRADE_LIST}_{TRADES}"], window
@@ -352,7 +354,8 @@ class KrakenReader:
         return self._lists[kind]
 
     async def _fetch_list(self, kind: str, window: Window, cursor: str) -> FundPage:
-        """Fetch a page of a list, from a month before a window; all callers share the request."""
+        """Fetch a page of a list, starting a month before a window; all callers share the
+        request."""
         start = max(0, window.from_ms - RETURN_MS) // HOUR_MS * HOUR_MS // SECOND_MS
         end = -(-window.to_ms // HOUR_MS) * HOUR_MS // SECOND_MS
         key = (kind, start, end, cursor)
@@ -433,7 +436,8 @@ class KrakenReader:
         return bool(rows_of(await self._post(LEDGERS, {}), "ledger"))
 
     def _snapshot_at(self) -> int:
-        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        """One time for every wallet of a request, so that they are sorted by id, as all ties
+        are."""
         if self._snapshot_ms is None:
             self._snapshot_ms = self._account.now_ms()
         return self._snapshot_ms
@@ -497,7 +501,7 @@ class KrakenReader:
 def span_of(window: Window) -> dict[str, str]:
     """The bounds of a query in whole seconds: the first is exclusive, the last inclusive.
 
-    The whole history is queried without a first bound, because with one Kraken's `count` is wrong.
+    The whole history is queried without a start, because with one Kraken's `count` is wrong.
     """
     end = {"end": str(-(-window.to_ms // SECOND_MS))}
     if window.from_ms <= BEGAN_MS:
@@ -518,10 +522,10 @@ def trade_part(row_id: str, row: Row) -> EventRow:
 
 
 def rows_of(result: Any, name: str) -> Row:
-    """The object of rows of an answer.
+    """The object with the rows of an answer.
 
     Raises:
-        SourceFailed: It does not have the documented form.
+        SourceFailed: The answer does not have the documented form.
     """
     rows = result.get(name) if isinstance(result, dict) else None
     if not isinstance(rows, dict):
@@ -532,11 +536,11 @@ def rows_of(result: Any, name: str) -> Row:
 def next_offset(result: Row, asked: Mapping[str, str], rows: int) -> str:
     """The offset of the next page; "" at the end.
 
-    `count` is wrong if the query has a type or a start
-    (https://github.com/rotki/rotki/issues/116); then a page that is not full is the last one.
+    `count` is wrong if the query has a type or a start (https://github.com/rotki/rotki/issues/116);
+    then a page that is not full is the last one.
 
     Raises:
-        SourceFailed: Kraken counts more rows than it shows.
+        SourceFailed: Kraken counts more rows than it returns.
     """
     offset, count = int(asked["ofs"]), result.get("count")
     if not isinstance(count, int) or not asked.keys().isdisjoint(MISCOUNTED):
@@ -544,7 +548,7 @@ def next_offset(result: Row, asked: Mapping[str, str], rows: int) -> str:
     if rows == 0 and offset < count:
         raise SourceFailed(
             FailureReason.EXCHANGE_ERROR,
-            f"Kraken counts {count} rows and shows {offset} of them.",
+            f"Kraken counts {count} rows but returns only {offset}.",
             retryable=True,
         )
     return str(offset + rows) if offset + rows < count else ""
@@ -554,7 +558,7 @@ def list_page(result: Any, kind: str) -> FundPage:
     """Read a page of deposits or withdrawals: an object with a cursor, or only the newest rows.
 
     Raises:
-        SourceFailed: It does not have the documented form.
+        SourceFailed: The answer does not have the documented form.
     """
     if isinstance(result, list):
         return FundPage(result, "", whole=len(result) < DEFAULT_ROWS[kind])
@@ -568,7 +572,7 @@ def list_page(result: Any, kind: str) -> FundPage:
 
 
 def oldest_ms(rows: list[Row]) -> int | None:
-    """The time of the oldest of some rows."""
+    """The time of the oldest of these rows."""
     times = []
     for row in rows:
         try:
@@ -579,7 +583,7 @@ def oldest_ms(rows: list[Row]) -> int | None:
 
 
 def undocumented() -> SourceFailed:
-    """The failure for an answer without the documented shape."""
+    """The failure for an answer without the documented form."""
     return SourceFailed(
         FailureReason.UNREADABLE, "Kraken's answer does not have the documented form."
     )

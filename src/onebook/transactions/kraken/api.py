@@ -1,14 +1,14 @@
 """Signs requests to Kraken, spot and futures, and interprets the answers; pure.
 
-- Spot: https://docs.kraken.com/api/docs/guides/spot-rest-auth; the body is signed as it goes over
-  the wire, with the nonce in it
+- Spot: https://docs.kraken.com/api/docs/guides/spot-rest-auth; the body, which contains the nonce,
+  is signed in its final form
 - Futures: https://docs.kraken.com/api/docs/guides/futures-rest; the signature covers the query
-  string as it goes over the wire (since 2025-10-01), and the path without `/derivatives`
+  string in its final form (since 2025-10-01), and the path without `/derivatives`
 - Errors: https://docs.kraken.com/api/docs/guides/spot-errors; texts without numbers, at HTTP 200:
   `E<category>:<text>`, sometimes followed by a detail. `W...` are warnings: the result is valid
-- Limits: https://docs.kraken.com/api/docs/guides/spot-rest-ratelimits: one counter for each key,
-  raised by calls and lowered by time, without headers. The account's tier is unknown, so the
-  lowest one is assumed. The history of futures has a pool per ten minutes:
+- Limits: https://docs.kraken.com/api/docs/guides/spot-rest-ratelimits: one counter per key, raised
+  by calls and decaying with time, without headers. The account's tier is unknown, so the lowest one
+  is assumed. The history of futures has a pool per ten minutes:
   https://docs.kraken.com/api/docs/guides/futures-rate-limits
 """
 
@@ -36,22 +36,22 @@ FUTURES_KEY, FUTURES_SECRET = "futures_key", "futures_secret"  # names of fields
 DERIVATIVES: Final = "/derivatives"
 HISTORY: Final = "/api/history/"
 PRIVATE: Final = "/0/private/"
-LOCKOUT_S: Final = 15 * 60.0  # "Temporary lockout": asking again prolongs it
-THROTTLED_S: Final = 5.0  # where a throttle does not say until when
+LOCKOUT_S: Final = 15 * 60.0  # "Temporary lockout": further requests prolong it
+THROTTLED_S: Final = 5.0  # if a throttle does not state its end
 THROTTLED_S_MAX: Final = 60.0
 CODE_CHARS_MAX: Final = 80
 
-# Pools, and what calls cost.
+# Pools, and the costs of calls.
 COUNTER, PUBLIC_POOL, DERIVATIVES_POOL, HISTORY_POOL = "counter", "public", "derivatives", "history"
 LIMITS: Final = {
-    COUNTER: CostLimit(15, sinks=0.33),  # the tier Starter; Pro sinks by 1 a second
+    COUNTER: CostLimit(15, sinks=0.33),  # the Starter tier; Pro decays by 1 per second
     PUBLIC_POOL: CostLimit(1, 1.0, scope=PoolScope.ADDRESS),
     DERIVATIVES_POOL: CostLimit(500, 10.0),
     HISTORY_POOL: CostLimit(100, 600.0),
 }
 BALANCES: Final = "/0/private/BalanceEx"
 DEAR: Final = frozenset({"Ledgers", "QueryLedgers", "TradesHistory", "QueryTrades"})
-LOG_COSTS: Final = ((25, 1), (50, 2), (1_000, 3), (5_000, 6), (100_000, 10))  # rows up to, units
+LOG_COSTS: Final = ((25, 1), (50, 2), (1_000, 3), (5_000, 6), (100_000, 10))  # maximum rows, units
 
 
 def costs(call: Call) -> Mapping[str, float]:
@@ -106,7 +106,7 @@ def _hmac(secret: str, text: bytes) -> str:
     except (binascii.Error, ValueError):
         raise SourceFailed(
             FailureReason.AUTHENTICATION_FAILED,
-            "The private key is not in base64, as Kraken's are; copy it again.",
+            "The private key is not base64, as Kraken's keys are; copy it again.",
             fatal=True,
         ) from None
     return b64encode(hmac.new(key, text, hashlib.sha512).digest()).decode()
@@ -114,46 +114,46 @@ def _hmac(secret: str, text: bytes) -> str:
 
 # Answers ------------------------------------------------------------------------------------------
 
-_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Kraken could not answer in time.", retryable=True)
+_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Kraken did not answer in time.", retryable=True)
 _REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "Kraken refused the request.")
 _BAD_KEY = Outcome(
     FailureReason.AUTHENTICATION_FAILED, "Kraken does not know the API key.", fatal=True
 )
 _BAD_SIGNATURE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "Kraken did not accept the signature: the private key is not that of the API key.",
+    "Kraken rejected the signature: the private key does not belong to the API key.",
     fatal=True,
 )
 _BAD_NONCE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "Kraken did not accept the nonce: another program uses this API key, or one with a faster "
-    "clock has used it. Make a key that only Onebook uses.",
+    "Kraken rejected the nonce: another program uses this API key, or has used it with a faster "
+    "clock. Create a key that only Onebook uses.",
     fatal=True,
 )
 _DENIED = Outcome(FailureReason.PERMISSION_DENIED, "The API key has no permission for this.")
 _NOT_OPENED = Outcome(
-    FailureReason.NOT_OPENED, "Kraken does not offer this to this account, or not in its country."
+    FailureReason.NOT_OPENED, "Kraken does not offer this to this account, or in its country."
 )
 _LIMITED = Outcome(FailureReason.RATE_LIMITED, "Kraken's rate limit is used up.", retryable=True)
 _LOCKED_OUT = Outcome(
     FailureReason.CIRCUIT_OPEN,
-    "Kraken has locked this API key for about fifteen minutes; nothing is requested until then.",
+    "Kraken has locked this API key for about fifteen minutes; requests are paused.",
     retryable=True,
 )
 _ACCOUNT = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "Kraken has disabled or not yet confirmed this account; its owner must act at Kraken.",
+    "Kraken has disabled or not yet confirmed this account; its owner must contact Kraken.",
     fatal=True,
 )
 _LOCATION = Outcome(
     FailureReason.LOCATION_REFUSED,
-    "Kraken does not serve the address of this server.",
+    "Kraken does not serve this server's address.",
     fatal=True,
 )
 _NOT_JSON = Outcome(FailureReason.UNREADABLE, "Kraken's answer is not JSON.", retryable=True)
 NO_RESULT = Outcome(FailureReason.UNREADABLE, "Kraken's answer has no result.", retryable=True)
 
-# What errors mean, by how they begin; the longest beginning that fits counts.
+# Meanings of errors by prefix; the longest matching prefix applies.
 ERRORS: Final[Mapping[str, Outcome]] = {
     "EAPI:Invalid key": _BAD_KEY,
     "EAPI:Invalid signature": _BAD_SIGNATURE,
@@ -196,7 +196,7 @@ ERRORS: Final[Mapping[str, Outcome]] = {
 _THROTTLED = re.compile(r"EService: ?Throttled: ?(\d{9,12})")
 
 
-# The last one: exponents beyond what a decimal can have.
+# The last one: exponents that a decimal cannot represent.
 UNDECODABLE: Final = (MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError)
 
 
@@ -221,8 +221,8 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
     errors = [str(each) for each in said if each and not str(each).startswith("W")]
     if errors:
         return _of_error(errors[0], COUNTER, headers)
-    # Only the balance of an account that never held anything has none
-    # (https://github.com/rotki/rotki/issues/946): a page without rows would end a history.
+    # A result is only absent from the balance of an account that never held anything
+    # (https://github.com/rotki/rotki/issues/946): anywhere else, no rows would end a history.
     if envelope.result is None and call.path != BALANCES:
         return NO_RESULT.reply()
     return Reply(value=envelope.result)
@@ -251,7 +251,7 @@ def _read_futures(call: Call, status: int, headers: Mapping[str, str], body: byt
 
 
 def _of_status(status: int) -> Reply:
-    """The meaning of an HTTP status other than 200; the body is a page of Cloudflare."""
+    """The meaning of an HTTP status other than 200; the body is a Cloudflare page."""
     if status == 403:
         return _LOCATION.reply(status)
     return (_BUSY if status == 429 or status >= 500 else _REFUSED).reply(status)

@@ -1,4 +1,4 @@
-"""Asset ids of Kraken, and the currency and wallet of each; pure.
+"""Kraken's asset ids, and the currency and wallet of each; pure.
 
 - Suffixes: https://docs.kraken.com/api-reference/account-data/get-account-balance and
   https://support.kraken.com/hc/en-us/articles/360039879471
@@ -17,21 +17,21 @@ from onebook.exchanges.kit.currencies import currency_of
 
 SPOT: Final = "SPOT"
 FUTURES: Final = "FUTURES"
-CREDITS: Final = "KFEE"  # fee credits: 100 are worth 1 USD, and no currency
+CREDITS: Final = "KFEE"  # fee credits: 100 are worth 1 USD; not a currency
 
-# Ids of the years before 2017: X for a coin, Z for money. Later ids are plain, though some of them
-# begin with an X or a Z too (XTZ, ZRX).
+# Ids from before 2017: X for a coin, Z for fiat. Later ids are plain, though some of them also
+# begin with X or Z (XTZ, ZRX).
 LEGACY: Final = {
     "XDAO": "DAO", "XETC": "ETC", "XETH": "ETH", "XICN": "ICN", "XLTC": "LTC", "XMLN": "MLN",
     "XNMC": "NMC", "XREP": "REP", "XXBT": "XBT", "XXDG": "XDG", "XXLM": "XLM", "XXMR": "XMR",
     "XXRP": "XRP", "XXVN": "VEN", "XZEC": "ZEC", "ZAUD": "AUD", "ZCAD": "CAD", "ZEUR": "EUR",
     "ZGBP": "GBP", "ZJPY": "JPY", "ZKRW": "KRW", "ZUSD": "USD", "FEE": CREDITS,
 }  # fmt: skip
-# Ids of their own for a coin that is locked.
+# Separate ids for locked coins.
 LOCKED: Final = {"ETH2": "ETH", "FLOWH": "FLOW"}
-BONDED: Final = re.compile(r"(.+?)(\d\d)")  # DOT28.S: staked, with 28 days until it is free
+BONDED: Final = re.compile(r"(.+?)(\d\d)")  # DOT28.S: staked, unlocks in 28 days
 BONDED_DAYS: Final = frozenset({"03", "04", "07", "14", "21", "28"})
-# Bank money: in a trade with a coin it is the quote, and no chain has its deposits.
+# Fiat: in a trade with a coin it is the quote, and its deposits are on no chain.
 MONEY: Final = frozenset(
     {"AED", "AUD", "BRL", "CAD", "CHF", "EUR", "GBP", "JPY", "KRW", "MXN", "PLN", "USD"}
 )
@@ -62,6 +62,6 @@ def asset_of(native: str) -> WalletAsset:
 
 @lru_cache(maxsize=4_096)
 def futures_asset(native: str, margin_account: str | None) -> WalletAsset:
-    """The currency and wallet of a row of the futures account; its codes are in lower case."""
+    """The currency and wallet of a row of the futures account, whose codes are in lower case."""
     wallet = f"{FUTURES}.{margin_account.upper()}" if margin_account else FUTURES
     return WalletAsset(currency_of("kraken", native.upper()), wallet)

@@ -83,10 +83,10 @@ LEDGER_VIEWS: Final = (
     DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, TRANSFERS, EARN, FEES, OTHERS, LEDGER,
 )  # fmt: skip
 LOG_VIEWS: Final = (FUTURES, CONVERSIONS, TRANSFERS, FEES, OTHERS, LEDGER)
-# The ledger's own filter of a type that is requested alone; other types have none.
+# The ledger's own filters, for a single requested type; other types have none.
 FILTERS: Final = {DEPOSITS: "deposit", WITHDRAWALS: "withdrawal", TRADES: "trade"}
 
-# Queries, by which the reader knows what it is asked for.
+# Queries; the reader recognises them by these.
 SPOT_LEDGER, TRADE_LIST, FUTURES_LOG = "ledgers", "trade_list", "account_log"
 DEPOSIT_LIST, WITHDRAWAL_LIST = "deposit_list", "withdrawal_list"
 SPOT_HOLDINGS, FUTURES_HOLDINGS = "spot_holdings", "futures_holdings"
@@ -149,17 +149,17 @@ def _of(*types: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.type in types)
 
 
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "spot_trades": _of(TRADES),
     "derivatives": _of(FUTURES, MARGIN),
     "balances": _of(HOLDINGS),
 }
 
 _SHORT_LIST: Final = (
-    "Kraken's own lists may differ from each other; only its ledger decides what moved."
+    "Kraken's own lists may differ from each other; only its ledger shows what moved."
 )
 COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS})
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades=TRADES,
     lines_name_events=True,
     compared=COMPARED,
@@ -170,14 +170,14 @@ BOOKS: Final = Bookkeeping(
             EventType.LEDGER,
             Unproven(
                 "types of ledger rows, and which rows form one event",
-                "The chain of balances proves neither; for trades, the list of trades is compared.",
+                "The balance chain proves neither; trades are compared with the list of trades.",
             ),
         ),
         (
             EventType.DEPOSITS,
             Unproven(
                 "transactions, networks and addresses of deposits and withdrawals",
-                "Only one list has them, and it may be incomplete.",
+                "Only one list contains them, and it may be incomplete.",
             ),
         ),
     ),
@@ -195,14 +195,14 @@ WITHDRAWING: Final = frozenset(
     {"withdraw-funds", "add-withdraw-address", "update-withdraw-address"}
 )
 TRADING: Final = frozenset({"modify-trades", "close-trades"})
-# What a service that only reads must not be able to do, in words.
+# Permissions that a read-only service must not have, in words.
 HARMFUL: Final = {
     "withdraw-funds": "withdraw funds",
     "add-withdraw-address": "add withdrawal addresses",
     "update-withdraw-address": "change withdrawal addresses",
     "modify-trades": "place and change orders",
     "close-trades": "cancel orders",
-    "add-funds": "make deposit addresses",
+    "add-funds": "create deposit addresses",
     "earn-funds": "allocate funds to Earn",
 }
 
@@ -210,11 +210,11 @@ ENTRY: Final = AdapterEntry(
     name="kraken",
     display="Kraken",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     advice=(
-        "At Kraken, under Settings > API, make a key that only Onebook uses, with the permissions "
-        "Query funds, Query closed orders & trades, Query ledger entries and, for live "
-        "transactions, WebSocket interface, without dates. For futures, make another at Kraken "
+        "At Kraken, under Settings > API, create a key that only Onebook uses, with the "
+        "permissions Query funds, Query closed orders & trades, Query ledger entries and, for live "
+        "transactions, WebSocket interface, without dates. For futures, create another at Kraken "
         "Futures: General API read only, Withdrawal API no access."
     ),
     default=(
@@ -226,7 +226,7 @@ ENTRY: Final = AdapterEntry(
             FUTURES_HOST: "https://futures.kraken.com",
         }
     },
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         TRADES: "trade",
         CONVERSIONS: "conversion",

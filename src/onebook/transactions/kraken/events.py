@@ -1,21 +1,21 @@
-"""Mapping of the spot ledger: each row as a line, and the rows of one event as its record; pure.
+"""Mapping of the spot ledger: each row to a line, and the rows of one event to its record; pure.
 
 Kraken books every movement in one ledger: a trade, a conversion or a move between wallets has two
-rows. Rows of one event share their `refid` and lie within seconds, but a `refid` does not identify
-an event: Kraken Earn reuses one months later, and one allocation covers several coins. So the
-service groups rows by `group_key` and time (`Source.join_ms`), and a whole group becomes records
-here:
+rows. Rows of one event share their `refid` and are at most seconds apart, but a `refid` does not
+identify an event: Kraken Earn reuses it months later, and one allocation covers several coins. So
+the service groups rows by `group_key` and time (`Source.join_ms`), and each complete group becomes
+records here:
 
 - an exchange (trade, conversion): the amounts given and received, each fee in its own coin. Two
   rows of one coin that cancel out (tokenized shares are traded through dollars) are not a leg. If
-  several coins are given for one, as when small balances are swept together, the first is in the
-  record of the exchange, and each other one has its own record;
+  several coins are given for one, as when small balances are converted together, the first is in
+  the record of the exchange, and every other coin has its own record;
 - a move between own wallets: sent and received are equal;
-- anything else: a record for each row. Deposits and withdrawals: `funding`.
+- anything else: one record per row. Deposits and withdrawals: see `funding`.
 
-The list of trades adds market, price and order. It never changes what moved: the ledger alone
-decides that. Its fees are those that were charged, while the list of trades has an estimate in the
-quote currency, whatever the fee was paid in.
+The list of trades adds market, price and order. It never changes the amounts, which come from the
+ledger alone. The ledger's fees are those actually charged; the list of trades has an estimate in
+the quote currency, whatever the fee was paid in.
 
 The id of an event is derived from the smallest ledger id of its rows.
 """
@@ -78,22 +78,22 @@ from onebook.transactions.record import (
     money,
 )
 
-JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, those of an adjustment seconds
+JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, rows of an adjustment seconds
 EXCHANGES: Final = frozenset({TRADE, CONVERSION})
 TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
 EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
 DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
 
-Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows that it is made of
+Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows it was built from
 
 
 class GroupDetails(FundDetails, frozen=True):
-    """Details of one group from other lists of Kraken.
+    """Details about one group from other lists of Kraken.
 
     Args:
-        trade: Its row of TradesHistory.
-        futures: Whether the futures account has the other side of a transfer; None if its log
-            is not read.
+        trade: Its row in TradesHistory.
+        futures: Whether the futures account has the other side of a transfer; None if its log is
+            not read.
     """
 
     trade: Row | None = None
@@ -104,11 +104,11 @@ NO_DETAILS: Final = GroupDetails()
 
 
 def group_key(entry: LedgerRow) -> str:
-    """The key that the rows of one event share."""
+    """The key shared by the rows of one event."""
     kind = entry.type
     if kind == "earn" and entry.subtype != "migration":
         return f"earn:{entry.refid}:{entry.currency}"
-    if kind == "adjustment":  # each side of a migration has a refid of its own
+    if kind == "adjustment":  # each side of a migration has its own refid
         return kind
     if kind in TRADED:
         return f"trade:{entry.refid}"
@@ -371,7 +371,7 @@ def _exchange_pattern(
 def _market(
     sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
 ) -> TradedMarket | None:
-    """The market: by both legs, or by the pair if one leg was too small to be booked."""
+    """The market: from both legs, or from the pair if one leg was too small to be booked."""
     base, quote = (received, sent) if side == "buy" else (sent, received)
     if trade is not None and (base is None or quote is None):
         pair = context.markets.find("spot", text(trade, "pair") or "")
@@ -396,7 +396,7 @@ def _direction(sent: str | None, received: str | None) -> Direction:
 def _side(
     sent: TradeLeg | None, received: TradeLeg | None, trade: Row | None, context: RowContext
 ) -> str | None:
-    """Buy or sell: by the list of trades, else by Kraken's pair of the two coins."""
+    """Buy or sell: from the list of trades, else from Kraken's pair of the two coins."""
     if trade is not None and trade.get("type") in DIRECTIONS:
         return str(trade["type"])
     if sent is None or received is None:
@@ -412,9 +412,9 @@ def _side(
 def _priced(
     trade: Row | None, sent: TradeLeg | None, received: TradeLeg | None, side: str | None
 ) -> tuple[str | None, str | None, str | None]:
-    """Price, quantity and value, from the list of trades, or else from the legs.
+    """Price, quantity and value: from the list of trades, or else from the legs.
 
-    The quotient of the legs is not the price to its last digit.
+    The quotient of the legs is not exactly the price.
     """
     quantity, value = None, None
     if side is not None and sent is not None and received is not None:
@@ -472,7 +472,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         return None
     (source,), (target,) = given, received
     entries, at_ms = (*source.entries, *target.entries), max(entry.at_ms for entry in group)
-    if source.currency != target.currency:  # the product moved to another coin
+    if source.currency != target.currency:  # the product was moved to another coin
         return (
             _exchanged(entries, source, target, CONVERSION, context, None, at_ms=at_ms),
             entries,
@@ -521,7 +521,7 @@ def _move_pattern(
 def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Event:
     meaning, unsure = entry.meaning, False
     if entry.subtype == "spotfromfutures" and entry.incoming and not details.futures:
-        # Kraken credits airdrops by this word too, and the futures account has no other side then.
+        # Kraken also uses this subtype for airdrops; the futures account then has no other side.
         meaning, unsure = AIRDROP, details.futures is None
     if meaning is REALISED and entry.amount == "0":
         meaning = OPENED

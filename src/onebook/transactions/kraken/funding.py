@@ -5,13 +5,13 @@
 - Settled is confirmed by the network, Success is credited:
   https://support.kraken.com/hc/en-us/articles/205893708
 
-The ledger decides what moved. The lists have the transaction, the network and both addresses, and
-entries that the ledger does not have (yet): a deposit before it is credited, a withdrawal that was
-refused at once. Row and entry share the `refid`.
+Amounts come from the ledger alone. The lists add the transaction, the network and both addresses,
+and entries that the ledger does not have (yet): a deposit before it is credited, or a withdrawal
+that was refused immediately. Row and entry share the `refid`.
 
 A withdrawal that fails after it was booked is reversed by a second row with the same `refid` and
-opposite sign, which also refunds the fee, perhaps days later. Then nothing moved: the withdrawal is
-`failed`, the reversing row is one of its lines, and neither is summed.
+the opposite sign, which also refunds the fee, perhaps days later. Then nothing moved: the
+withdrawal is `failed`, the reversing row is one of its lines, and neither is summed.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ from onebook.transactions.record import (
 
 DEPOSIT, WITHDRAWAL = "deposit", "withdrawal"
 FUNDS: Final = frozenset({DEPOSIT, WITHDRAWAL})
-RETURN_MS: Final = 30 * DAY_MS  # how much later a deposit or withdrawal may be taken back
+RETURN_MS: Final = 30 * DAY_MS  # how much later a deposit or withdrawal may be reversed
 
 STATUSES: Final = {
     "Initial": Status.PENDING,
@@ -60,7 +60,7 @@ STATUSES: Final = {
     "Failure": Status.FAILED,
     "Partial": Status.PENDING,
 }
-# Our names of Kraken's networks; others keep only Kraken's own.
+# Our names of Kraken's networks; others keep Kraken's own name only.
 NETWORKS: Final = {
     "aptos": "aptos", "arbitrum": "arbitrum", "arbitrum one": "arbitrum",
     "avalanche c-chain": "avalanche-c", "base": "base", "bitcoin": "bitcoin",
@@ -73,10 +73,10 @@ NETWORKS: Final = {
 
 
 class FundDetails(Struct, frozen=True):
-    """Details of a deposit or withdrawal besides its rows in the ledger.
+    """Details of a deposit or withdrawal in addition to its ledger rows.
 
     Args:
-        listed: Its row of DepositStatus or WithdrawStatus.
+        listed: Its row in DepositStatus or WithdrawStatus.
         returned: The row that reversed it, perhaps after the range.
         returns: For a reversing row, the row that it reverses, perhaps before the range.
     """
@@ -92,7 +92,7 @@ def is_return(entry: LedgerRow) -> bool:
 
 
 def takes_back(later: LedgerRow, earlier: LedgerRow) -> bool:
-    """Whether a row reverses an earlier deposit or withdrawal completely, with its fee."""
+    """Whether a row reverses an earlier deposit or withdrawal completely, including its fee."""
     return (
         is_return(later)
         and later.type == earlier.type
@@ -120,7 +120,7 @@ def funds(
         if own is not None:
             returns.remove(own)
         record = _booked(entry, context, replace(details, returned=own or details.returned))
-        if number:  # booked in parts: each has an id of its own
+        if number:  # booked in parts: each has its own id
             key = f"{entry.refid}:{entry.id}"
             record = replace(record, transactionId=fund_id(context, entry.type, key))
         found.append((record, (entry,) if own is None else (entry, own)))
@@ -130,7 +130,7 @@ def funds(
 
 
 def _booked(entry: LedgerRow, context: RowContext, details: FundDetails) -> Record:
-    """A deposit or withdrawal that the ledger has."""
+    """A deposit or withdrawal in the ledger."""
     listed, returned = details.listed, details.returned
     status = _status(entry, returned)
     meaning = meaning_of(entry.type, "", entry.incoming)
@@ -170,7 +170,7 @@ def _status(entry: LedgerRow, returned: LedgerRow | None) -> Status:
 def _given_back(entry: LedgerRow, context: RowContext) -> Record:
     """A row that reverses an unknown deposit or withdrawal, or only a part of one.
 
-    It is an event of its own; both have Kraken's `refid` as their native id.
+    It is a separate event; both have Kraken's `refid` as their native id.
     """
     meaning = meaning_of(entry.type, "", entry.incoming)
     amount = unsigned(entry.amount)
@@ -191,7 +191,7 @@ def _given_back(entry: LedgerRow, context: RowContext) -> Record:
         updated_ms=None,
         related=line_ids(context, (entry,)),
     )
-    # The other way round: a withdrawal that came back is received.
+    # The opposite direction: a withdrawal that came back was received.
     return replace(
         record,
         sentCurrency=record.receivedCurrency,
@@ -202,7 +202,7 @@ def _given_back(entry: LedgerRow, context: RowContext) -> Record:
 
 
 def listed_fund(row: Row, kind: str, context: RowContext) -> Record | None:
-    """A deposit or withdrawal that is only in the list; None if the ledger must have it.
+    """A deposit or withdrawal that is only in the list; None if the ledger must contain it.
 
     Args:
         kind: deposit or withdrawal.
@@ -299,7 +299,7 @@ def _fund(
 
 
 def _words(kind: str, amount: str, currency: str, listed: Row | None) -> str:
-    """The description: event, method, and of a withdrawal the owner's name for the address."""
+    """The description: event, method, and for a withdrawal the owner's name for the address."""
     words = f"{'Deposit' if kind == DEPOSIT else 'Withdraw'} {amount} {currency}"
     if listed is None:
         return words
@@ -314,7 +314,7 @@ def _native_status(row: Row) -> str | None:
 
 
 def _chain(row: Row, *, deposit: bool) -> OnChain:
-    """Network, transaction and addresses; `info` is our address, or the recipient's."""
+    """Network, transaction and addresses; `info` is our address or the recipient's."""
     native = text(row, "network") or text(row, "method")
     return OnChain(
         network=NETWORKS.get((native or "").lower()),

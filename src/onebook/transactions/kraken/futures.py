@@ -2,14 +2,14 @@
 
 https://docs.kraken.com/api-reference/account-history/get-account-log
 
-An execution has two rows: one of the position, whose `asset` is the contract and whose balances
-are sizes, and one of the cash, with fee, P&L and funding. Between them the log may have the
-conversion of the collateral that paid for it. The cash of an execution becomes up to three
+An execution has two rows: one for the position, whose `asset` is the contract and whose balances
+are sizes, and one for the cash, with fee, P&L and funding. Between them the log may have the
+conversion of the collateral that paid for it. The cash row of an execution becomes up to three
 records: the fill with its fee, the realised P&L, and the realised funding.
 
 A row has no field for the amount of a transfer or a conversion: its change is always the new
 balance less the old one. The part of a change that P&L, funding and fees do not explain becomes a
-separate record (`unexplained`), so nothing is lost.
+separate record (`unexplained`), so that nothing is lost.
 
 Numbers are JSON numbers with exponents, read as decimals and never as binary floats.
 """
@@ -64,7 +64,7 @@ from onebook.transactions.record import (
     money,
 )
 
-JOIN_MS: Final = 1_000  # rows of one event bear the same time
+JOIN_MS: Final = 1_000  # rows of one event have the same time
 
 FUNDING: Final = Meaning(FUTURES, "funding", "Funding")
 REALISED: Final = Meaning(FUTURES, "closed_pnl", "Realised PnL")
@@ -100,8 +100,8 @@ class LogRow(Struct, frozen=True, gc=False):
     """One row of the account log.
 
     Args:
-        id: Its number in the log, which rises; `uid` is unique across accounts.
-        asset: The currency, or the contract of a row of a position.
+        id: Its number in the log, which only rises; `uid` is unique across accounts.
+        asset: The currency, or the contract in a row of a position.
         change: The new balance less the old one.
         pnl, funding, fee, liquidation_fee: Parts of the change; None if not applicable.
     """

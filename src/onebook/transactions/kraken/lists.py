@@ -17,12 +17,12 @@ from onebook.transactions.kraken.rows import LedgerRow, time_ms
 from onebook.transactions.mapping import Row, text
 
 UNREADABLE_LISTS: Final = frozenset({FailureReason.PERMISSION_DENIED, FailureReason.NOT_OPENED})
-CLOCKS_MS: Final = DAY_MS  # by which a list may date something later than the ledger does
-BOOKED_MS: Final = 60 * MINUTE_MS  # and how much earlier, of what it does not call done
+CLOCKS_MS: Final = DAY_MS  # by which a list may date an event later than the ledger
+BOOKED_MS: Final = 60 * MINUTE_MS  # by which a list may date an unfinished event earlier
 
 
 class FundPage(Struct, frozen=True):
-    """A page of a list of deposits or withdrawals.
+    """A page of the list of deposits or withdrawals.
 
     Args:
         rows: Its rows, newest first.
@@ -36,7 +36,7 @@ class FundPage(Struct, frozen=True):
 
 
 class FundList:
-    """The list of deposits or of withdrawals, with look-ups by ledger rows.
+    """The list of deposits or withdrawals, with look-ups by ledger row.
 
     Args:
         fetch: Fetches the page at a cursor.
@@ -50,9 +50,9 @@ class FundList:
         self._turn = asyncio.Lock()
 
     async def find(self, refid: str, at_ms: int) -> Row | None:
-        """Find the entry of a ledger row, which is up to a month older than the row.
+        """Find the entry of a ledger row, which may be up to a month older than the row.
 
-        Times of calls must fall. None if the list lacks it or may not be read.
+        Calls must come in order of falling time. None if the list lacks it or cannot be read.
         """
         async with self._turn:
             self._forget(at_ms + CLOCKS_MS)
@@ -74,7 +74,7 @@ class FundList:
             try:
                 at_ms, refid = time_ms(row["time"]), text(row, "refid")
             except (LookupError, TypeError, ValueError, ArithmeticError):
-                continue  # the walk of the list says so
+                continue  # reported by the walk of the list
             self._oldest_ms = min(self._oldest_ms, at_ms)
             if refid is not None:
                 self._by_refid[refid] = (at_ms, row)
@@ -88,28 +88,28 @@ class FundList:
 
 
 class FundLedger:
-    """The ledger of only deposits or withdrawals, for times outside the walk of the whole ledger.
+    """The ledger of deposits or withdrawals only, for times outside the walk of the entire ledger.
 
     A withdrawal and the row that reverses it can be a month apart, with one of them outside the
-    range of a request, and the records must not depend on the range. An entry that the list shows
+    range of a request, but the records must not depend on the range. An entry that the list shows
     as pending or failed may be in the ledger, which then has its record.
 
     Args:
-        fetch: Fetches the page at an offset, newest first; it ends with an empty one.
-        top_ms: Where the walk of the whole ledger began.
+        fetch: Fetches the page at an offset, newest first; the last page is empty.
+        top_ms: Where the walk of the entire ledger began.
     """
 
     def __init__(self, fetch: Callable[[int], Awaitable[list[LedgerRow]]], *, top_ms: int) -> None:
         self._fetch = fetch
         self._top_ms = top_ms
         self._rows: list[LedgerRow] = []
-        self._seen: list[LedgerRow] = []  # returns of the walk
+        self._seen: list[LedgerRow] = []  # reversals found by the walk
         self._offset: int | None = 0  # None at the end
         self._oldest_ms = 1 << 62
         self._turn = asyncio.Lock()
 
     def see(self, row: LedgerRow) -> None:
-        """Add a reversing row of the walk; times of calls must fall."""
+        """Add a reversing row of the walk; calls must come in order of falling time."""
         self._seen = [each for each in self._seen if each.at_ms - row.at_ms <= RETURN_MS]
         self._seen.append(row)
 
@@ -122,7 +122,7 @@ class FundLedger:
         return next((each for each in ahead if takes_back(each, row)), None)
 
     async def taken_back(self, row: LedgerRow) -> LedgerRow | None:
-        """The row that a row reverses."""
+        """The row that another row reverses."""
         rows = await self._down_to(row.at_ms - RETURN_MS)
         return next((each for each in rows if takes_back(row, each)), None)
 

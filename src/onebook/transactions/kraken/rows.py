@@ -1,7 +1,7 @@
 """Parses rows of Kraken's spot ledger: ids, times, assets and exact amounts; pure.
 
-A row is the value of an object whose key is its ledger id. Amounts are texts, in old recordings
-JSON numbers; the time has up to seven decimals and is read exactly.
+A row is the value of an object whose key is its ledger id. Amounts are text, in old recordings JSON
+numbers; the time has up to seven decimals and is read exactly.
 https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 """
 

@@ -1,6 +1,6 @@
 """Kraken's private stream, which announces each row of the spot ledger.
 
-- Token, which the key permission "WebSocket interface" allows; it need not be renewed while the
+- Token, permitted by the key permission "WebSocket interface"; it need not be renewed while the
   connection lasts: https://docs.kraken.com/api/docs/guides/spot-ws-auth
 - Channel: https://docs.kraken.com/api/docs/websocket-v2/balances
 

@@ -2,8 +2,8 @@
 
 https://docs.kraken.com/api-reference/account-data/get-trades-history
 
-The id of a trade is the `refid` of its ledger rows, and their times differ by milliseconds at most.
-A trade that the ledger lacks moved nothing that can be summed: its view is `summary`.
+The id of a trade is the `refid` of its ledger rows, and their times differ by at most milliseconds.
+A trade that the ledger lacks moved no amount that can be summed: its view is `summary`.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ from onebook.transactions.record import (
     TradedMarket,
 )
 
-ROUNDED_MONEY: Final = Decimal("0.01")  # the yen has two places, other money four
+ROUNDED_MONEY: Final = Decimal("0.01")  # yen have two places, other fiat money four
 ROUNDED: Final = Decimal("0.00000001")
 ROUNDED_SHARE: Final = Decimal("0.00001")
-NOT_BOOKED: Final = "ledger"  # what is incomplete of a trade that only the list has
+NOT_BOOKED: Final = "ledger"  # in `incomplete` if a trade is only in the list
 
 
 class ListedTrade(Struct, frozen=True):
@@ -96,7 +96,7 @@ def unbooked(trade: ListedTrade, context: RowContext) -> Record:
 
 
 def differences(record: Record) -> Iterator[tuple[str, str, str]]:
-    """Differences between ledger and list of a trade: (field, ledger, list).
+    """Differences between ledger and list in one trade: (field, ledger, list).
 
     The ledger rounds to the precision of the asset, the list to that of the pair.
     """
@@ -108,11 +108,11 @@ def differences(record: Record) -> Iterator[tuple[str, str, str]]:
     quantity, value = Decimal(record.quantity or 0), Decimal(record.value or 0)
     for name, leg, said in (("quantity", base, quantity), ("value", quote, value)):
         if not _near(Decimal(leg.amount_str), said, leg.currency):
-            yield f"its {name} is not the ledger's", leg.amount_str, show(said)
+            yield f"its {name} differs from the ledger", leg.amount_str, show(said)
     cost = multiply(Decimal(price), quantity)
-    digit = Decimal((0, (1,), int(Decimal(price).as_tuple().exponent)))  # the last one of the price
+    digit = Decimal((0, (1,), int(Decimal(price).as_tuple().exponent)))  # its last digit
     if not _near(cost, value, quote.currency, multiply(digit, quantity)):
-        yield "its price is not value by quantity", show(value), show(cost)
+        yield "its price is not value divided by quantity", show(value), show(cost)
 
 
 def _near(one: Decimal, other: Decimal, currency: str, more: Decimal = ZERO) -> bool:

@@ -1,11 +1,11 @@
-"""Kraken's types of ledger rows, and their meaning; pure.
+"""Kraken's types of ledger rows, and their meanings; pure.
 
 - Types of the ledger: https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 - Their meaning: https://support.kraken.com/hc/en-us/articles/360001169383
 
-The documentation lists types without their subtypes; the subtypes here occur in ledgers that
-clients recorded. The sign of the amount can decide the meaning: a transfer without a subtype is an
-airdrop or the removal of a delisted coin. An unknown type becomes kind `other` and is counted.
+The documentation lists types without their subtypes; the subtypes here are from recorded ledgers.
+The sign of the amount can decide the meaning: a transfer without a subtype is an airdrop or the
+removal of a delisted coin. An unknown type becomes kind `other` and is counted.
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ CONVERSIONS, MARGIN, FUTURES = "conversions", "margin", "futures"
 TRANSFERS, EARN, FEES, OTHERS = "transfers", "earn", "fees", "other"
 HOLDINGS, LEDGER = "holdings", "ledger"
 
-# The unified name of our types, where there is one.
+# The unified names of our types, where there is one.
 UNIFIED: Final = {
     DEPOSITS: "deposits",
     WITHDRAWALS: "withdrawals",

@@ -1,4 +1,4 @@
-"""The adapter of OKX: a trading and a funding account, each with a ledger of its own."""
+"""The adapter of OKX: a trading and a funding account, each with its own ledger."""
 
 from onebook.transactions.okx.adapter import OKX
 

@@ -1,8 +1,7 @@
-"""The adapter of OKX: reads an account from its two ledgers and the lists that decorate them.
+"""The adapter of OKX: reads an account from its two ledgers, with details from other lists.
 
 - Bills of the trading account, by slices of time and their ids: the newest week from the faster
-  list, older ones from the archive of three months. What is older is in files by quarter, for which
-  a source of its own can be added: it gives the same bills, and the records follow from them.
+  list, older ones from the archive of three months, and what is older from exports by quarter.
 - Bills of the funding account since 2021-02-01, by their ids: those of the last month from the
   faster list, older ones from the history. Neither takes a range of time, so a range that ends in
   the past begins where one row of the paging by time leads to.
@@ -23,7 +22,7 @@ from msgspec.structs import replace
 
 from onebook.transactions.adapter import (
     HOST_FIELD,
-    NOT_ASKED,
+    SKIPPED_PAGE,
     AccountInfo,
     CheckId,
     EventRow,
@@ -72,6 +71,7 @@ from onebook.transactions.okx.endpoints import (
     TYPES,
 )
 from onebook.transactions.okx.events import CONVERT_KEY, conversion_of, group_key, records_of
+from onebook.transactions.okx.exports import EXPORTS, typed
 from onebook.transactions.okx.fills import ListedFill, fill_difference, fill_of
 from onebook.transactions.okx.holdings import earn_holdings, funding_holdings, trading_holdings
 from onebook.transactions.okx.instruments import CATEGORIES, guess, instruments, listed
@@ -96,17 +96,18 @@ from onebook.transactions.okx.rows import (
 )
 from onebook.transactions.okx.stream import STREAMS
 from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
-from onebook.transactions.reconciliation import Comparisons, Left
+from onebook.transactions.reconciliation import Comparisons, Unmatched
 from onebook.transactions.record import Record, Status
+from onebook.transactions.windows import FLOOR_MARGIN_MS
 
-FRESH_MS: Final = 60_000  # of the end of a range, where two lists may differ
-EDGE_MS: Final = 10 * 60_000  # of what two lists keep: at its end one may have what the other lost
+FRESH_MS: Final = 60_000  # at the end of a range, where two lists may differ
+EDGE_MS: Final = 10 * 60_000  # at the end of two lists' retention, where one may have dropped more
 SEEK_FROM_MS: Final = (
     3_600_000  # a range that ends earlier begins at its end, not at the newest bill
 )
 SEEK_MS: Final = 60_000  # by which bills of the funding account may be out of order
 BAD_ROW: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-# Reasons for which a list that only decorates is absent, and bills stand for themselves.
+# Reasons why a list of details is unavailable; bills then stand alone.
 UNREADABLE_LISTS: Final = frozenset(
     {FailureReason.PERMISSION_DENIED, FailureReason.NOT_OFFERED, FailureReason.NOT_OPENED}
 )
@@ -114,26 +115,27 @@ LISTS: Final = {
     DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
     WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
 }
+EXPORTED: Final = "export:"  # what a cursor of trading bills begins with, in exports
 RECENT, HISTORY = "r", "h"  # what a cursor of funding bills begins with
 FILL_CHECKS: Final = {TRADES: CheckId.SPOT_FILLS, FUTURES: CheckId.FUTURES_FILLS}
 
 
 class OkxReader:
-    """Reads one account of OKX, for one request."""
+    """Reads one account of OKX for one request."""
 
     def __init__(self, account: AccountSession) -> None:
         self.compared = Comparisons()
         self._account = account
         self._context = BillContext(account.environment.value, account.markets)
-        self._fills_from_ms: dict[str, int] = {}  # by kind of instrument: where its list begins
-        self._oldest: dict[str, Bill] = {}  # of the funding account, by currency
+        self._fills_from_ms: dict[str, int] = {}  # by kind of instrument: the start of its list
+        self._oldest: dict[str, Bill] = {}  # the oldest bill of the funding account, by currency
         self._snapshot_ms: int | None = None
         self._matchers: dict[str, FundMatcher] = {}
         self._to_ms = 0  # end of the range of bills
-        self._rows: dict[str, Row] = {}  # as they came, for answers that show them
+        self._rows: dict[str, Row] = {}  # unchanged, for answers that include them
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page of a source; see `PageReader`."""
+        """Fetch one page of a source; see `PageReader`."""
         if source.query == TRADING_BILLS:
             return await self._trading_page(source, window, cursor)
         if source.query == FUNDING_LEDGER:
@@ -147,11 +149,11 @@ class OkxReader:
         return await self._holdings(source)
 
     async def branches(self, source: Source) -> list[str]:
-        """The kinds of instruments; see `BranchingReader`."""
+        """Return the kinds of instruments; see `BranchingReader`."""
         return list(BRANCHES[source.type])
 
     async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
-        """Make records of the rows of events; see `JoiningReader`."""
+        """Build records from the rows of events; see `JoiningReader`."""
         records: list[Record] = []
         for group in groups:
             rows = [part.row for part in group]
@@ -183,19 +185,19 @@ class OkxReader:
         return self._matchers[name]
 
     async def _fund_page(self, name: str, to_ms: int, cursor: str) -> FundRows:
-        """A page of a list, for the bills that belong to its rows."""
+        """Fetch a page of a list, for the bills that belong to its rows."""
         path, mapped = LISTS[name]
         asked = {"after": cursor or str(to_ms + EARLY_MS), "limit": str(PAGE_ROWS)}
         rows = await self._decoration(path, asked) or []
         found = []
         for row in rows:
-            with suppress(*BAD_ROW):  # the walk of the list says so
+            with suppress(*BAD_ROW):  # reported by the walk of the list
                 found.append(FundRow(mapped(row, self._context), funds.charged(row)))
-        page = _timed_page(NOT_ASKED, rows, PAGE_ROWS, cursor)
+        page = _timed_page(SKIPPED_PAGE, rows, PAGE_ROWS, cursor)
         return FundRows(found, page.cursor)
 
     def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
-        """Lines with their own row, and events with all of theirs by their ids."""
+        """Add the raw rows: to a line its own, to an event all of its rows by id."""
         rows = {part.row_id: self._rows.pop(part.row_id, {}) for part in group}
         return [
             replace(record, raw=rows.get(record.ids.native or "", rows))
@@ -207,18 +209,39 @@ class OkxReader:
     # Bills of the trading account -----------------------------------------------------------
 
     async def _trading_page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Bills of a window: of the lists, and then what is too old for them of exports."""
         self._to_ms = max(self._to_ms, window.to_ms)
-        recent = window.from_ms > self._account.now_ms() - RECENT_MS
+        now_ms = self._account.now_ms()
+        listed_ms = now_ms - ARCHIVE_MS + FLOOR_MARGIN_MS
+        if cursor.startswith(EXPORTED) or window.to_ms <= listed_ms:
+            return await self._exported_page(source, window, cursor, listed_ms)
+        recent = window.from_ms > now_ms - RECENT_MS
         # Both ends count whether OKX includes them or not; what is outside is dropped.
         asked = {
-            "begin": str(window.from_ms - 1), "end": str(window.to_ms),
+            "begin": str(max(window.from_ms, listed_ms) - 1), "end": str(window.to_ms),
             "limit": str(source.page_rows),
         }  # fmt: skip
         if cursor:
             asked["after"] = cursor
         rows = await self._get(BILLS if recent else BILLS_ARCHIVE, asked)
+        if not rows and window.from_ms < listed_ms:
+            return await self._exported_page(source, window, EXPORTED, listed_ms)
         page = self._parts(rows, bill_part(trading_bill), source, window)
         return replace(page, cursor=lowest_id(rows) if rows else "")
+
+    async def _exported_page(
+        self, source: Source, window: Window, cursor: str, listed_ms: int
+    ) -> Page:
+        exports, to_ms = self._account.exports, min(window.to_ms, listed_ms)
+        if exports is None:
+            return Page([], 0, "", kept_from_ms=to_ms)
+        found = await exports.page(window.from_ms, to_ms, cursor.removeprefix(EXPORTED))
+        page = self._parts(found.rows, exported_part, source, window)
+        lack = found.lack
+        if lack is not None and lack.reason in UNREADABLE_LISTS:
+            lack = None  # an account of the former kind has no exports
+        following = f"{EXPORTED}{found.cursor}" if found.cursor else ""
+        return replace(page, cursor=following, kept_from_ms=found.lack_before_ms, lack=lack)
 
     # Bills of the funding account -----------------------------------------------------------
 
@@ -238,7 +261,7 @@ class OkxReader:
         if rows and (oldest := oldest_ms(rows)) is not None and oldest < window.from_ms - SEEK_MS:
             return page
         if not rows:
-            # An empty page would end the walk, but the history goes on where this list ends.
+            # An empty page would end the walk, but the history continues where this list ends.
             return await self._funding_page(source, window, f"{HISTORY}:{after}")
         return replace(page, cursor=f"{stage}:{lowest_id(rows)}")
 
@@ -257,7 +280,7 @@ class OkxReader:
         return f"{HISTORY}:" if stage == RECENT else ""
 
     def _kept_from_ms(self, window: Window) -> int | None:
-        """The beginning of the history, if something was held before its oldest bill."""
+        """The start of the history, if anything was held before its oldest bill."""
         began_before = any(bill.balance != bill.change for bill in self._oldest.values())
         return BILLS_BEGIN_MS if began_before and window.from_ms <= BILLS_BEGIN_MS else None
 
@@ -268,7 +291,7 @@ class OkxReader:
         source: Source,
         window: Window,
     ) -> Page:
-        """A page of rows that are joined."""
+        """Build a page of rows to be joined."""
         parts: list[EventRow] = []
         bad: list[Any] = []
         for row in rows:
@@ -287,12 +310,12 @@ class OkxReader:
         records = [unreadable_row(row, self._context, source.type, at_ms) for row in bad]
         return Page(records, len(rows), "", len(bad), parts=parts)
 
-    # Fills and conversions, which decorate bills --------------------------------------------
+    # Fills and conversions: details of bills ------------------------------------------------
 
     async def _fills_page(self, source: Source, window: Window, cursor: str) -> Page:
         kept_ms = self._account.now_ms() - ARCHIVE_MS + EDGE_MS
         if window.to_ms <= kept_ms:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         asked = {
             "instType": source.branch, "begin": str(max(window.from_ms, kept_ms) - 1),
             "end": str(window.to_ms), "limit": str(source.page_rows),
@@ -301,7 +324,7 @@ class OkxReader:
             asked["after"] = cursor
         rows = await self._decoration(FILLS_HISTORY, asked)
         if rows is None:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         self._fills_from_ms.setdefault(source.branch, kept_ms)
         page = self._parts(rows, fill_part, source, window)
         return replace(page, cursor=lowest_id(rows) if rows else "")
@@ -309,12 +332,12 @@ class OkxReader:
     async def _converts_page(self, source: Source, window: Window, cursor: str) -> Page:
         rows = await self._decoration(CONVERT_HISTORY, timed(source, window, cursor))
         if rows is None:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         page = self._parts(rows, conversion_part, source, window)
         return _timed_page(page, rows, source.page_rows, cursor)
 
     async def _decoration(self, path: str, asked: dict[str, str]) -> list[Any] | None:
-        """Rows of a list that only decorates; None where this account does not have it."""
+        """Fetch rows of a list of details; None if this account does not have the list."""
         try:
             return await self._get(path, asked)
         except SourceFailed as failure:
@@ -323,7 +346,7 @@ class OkxReader:
             return None
 
     def _compare(self, records: list[Record], rows: list[Any]) -> None:
-        """Compare a fill as its bills have it with the list of fills."""
+        """Compare a fill from its bills with the list of fills."""
         record = next((each for each in records if each.type in FILL_CHECKS), None)
         if record is None or record.ids.trade_id is None or record.ids.order_id is None:
             return
@@ -332,14 +355,16 @@ class OkxReader:
         bill = next((row for row in rows if isinstance(row, Bill)), None)
         left = None
         if bill is None:
-            left = Left(record, "no bill books it", "a bill", "none", sure=False)
+            left = Unmatched(record, "it has no bill", "a bill", "none", certain=False)
         elif fill is None:
             begins_ms = self._fills_from_ms.get(bill.inst_type)
             if begins_ms is None or record.timestamp < begins_ms:
                 return
-            left = Left(record, "the list of fills does not have it", "a fill", "none", sure=False)
+            left = Unmatched(
+                record, "it is not in the list of fills", "a fill", "none", certain=False
+            )
         elif (difference := fill_difference(record, bill, fill)) is not None:
-            left = Left(record, *difference)
+            left = Unmatched(record, *difference)
         self.compared.add(check, left)
 
     # Lists by time --------------------------------------------------------------------------
@@ -378,13 +403,14 @@ class OkxReader:
         return Page(kept, len(kept), "")
 
     def _snapshot_at(self) -> int:
-        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        """One time for every wallet of a request, so that they are sorted by id, as all ties
+        are."""
         if self._snapshot_ms is None:
             self._snapshot_ms = self._account.now_ms()
         return self._snapshot_ms
 
     async def check(self) -> AccountInfo:
-        """Find the region of the key, and ask what it may do."""
+        """Find the region of the key, and fetch its permissions."""
         found: dict[str, str] = {}
         try:
             data = await self._get(CONFIG, {})
@@ -409,7 +435,7 @@ class OkxReader:
         )
 
     async def _elsewhere(self, unknown: SourceFailed) -> tuple[str, list[Any]]:
-        """The site that knows the key, and its answer."""
+        """Return the site that knows the key, and its answer."""
         for host in self._account.host_names:
             try:
                 return host, await self._get(CONFIG, {}, host=host)
@@ -437,10 +463,10 @@ def timed(source: Source, window: Window, cursor: str) -> dict[str, str]:
 
 
 def _timed_page(page: Page, rows: list[Any], full: int, cursor: str) -> Page:
-    """A page with its cursor.
+    """Build a page with its cursor.
 
-    The next page repeats the oldest instant of this one, which may go on. A page of one instant
-    alone that is full cannot be gone behind: then it is `cut`.
+    The next page repeats the oldest millisecond of this one, which may continue there. A full page
+    with a single millisecond cannot be passed: it is `cut`.
     """
     oldest = oldest_ms(rows)
     if oldest is None:
@@ -451,7 +477,7 @@ def _timed_page(page: Page, rows: list[Any], full: int, cursor: str) -> Page:
 
 
 def bill_part(read: Callable[[Row], Bill]) -> Callable[[Row], EventRow]:
-    """Reads bills of an account, to be joined."""
+    """Prepare bills of an account for joining."""
 
     def part(row: Row) -> EventRow:
         bill = read(row)
@@ -460,23 +486,28 @@ def bill_part(read: Callable[[Row], Bill]) -> Callable[[Row], EventRow]:
     return part
 
 
+def exported_part(row: Row) -> EventRow:
+    """A bill of an export, to be joined."""
+    return bill_part(trading_bill)(typed(row))
+
+
 def fill_part(row: Row) -> EventRow:
-    """A row of the list of fills, to be joined."""
+    """Prepare a row of the list of fills for joining."""
     fill = fill_of(row)
     return EventRow(fill.key, fill.row_id, fill.at_ms, fill)
 
 
 def conversion_part(row: Row) -> EventRow:
-    """A row of the list of conversions, to be joined."""
+    """Prepare a row of the list of conversions for joining."""
     conversion = conversion_of(row)
     return EventRow(CONVERT_KEY, f"convert:{conversion.trade_id}", conversion.at_ms, conversion)
 
 
 def lowest_id(rows: Iterable[Any]) -> str:
-    """The smallest bill id of a page, behind which the next one begins.
+    """The smallest bill id of a page, where the next page begins.
 
     Raises:
-        SourceFailed: A row has none.
+        SourceFailed: A row has no id.
     """
     try:
         return str(min(int(row["billId"]) for row in rows))
@@ -485,7 +516,7 @@ def lowest_id(rows: Iterable[Any]) -> str:
 
 
 def oldest_ms(rows: Iterable[Any]) -> int | None:
-    """The time of the oldest of some rows."""
+    """The time of the oldest of these rows."""
     times = []
     for row in rows:
         try:
@@ -496,7 +527,7 @@ def oldest_ms(rows: Iterable[Any]) -> int | None:
 
 
 def undocumented() -> SourceFailed:
-    """An answer without the documented shape."""
+    """The failure for an answer without the documented form."""
     return SourceFailed(FailureReason.UNREADABLE, "OKX's answer does not have the documented form.")
 
 
@@ -509,4 +540,5 @@ OKX: Final = ExchangeDefinition(
     listed=listed,
     guess=guess,
     streams=STREAMS,
+    exports=EXPORTS,
 )

@@ -1,13 +1,13 @@
 """Signs requests to OKX and interprets the answers; pure.
 
-- Authentication: https://www.okx.com/docs-v5/en/#overview-rest-authentication; signed are the time
-  stamp, the method, and path and query as they go over the wire
-- Errors: https://www.okx.com/docs-v5/en/#error-code; codes are texts, with HTTP 200 or another
+- Authentication: https://www.okx.com/docs-v5/en/#overview-rest-authentication; the time stamp, the
+  method, and path and query in their final form are signed
+- Errors: https://www.okx.com/docs-v5/en/#error-code; codes are text, with HTTP 200 or another
   status. An answer that refuses the headers has no `data`
-- Limits: https://www.okx.com/docs-v5/en/#overview-rate-limits: of a private path they are counted
-  by user and path, of a public one by address, and no header tells of them
+- Limits: https://www.okx.com/docs-v5/en/#overview-rate-limits: a private path is limited by user
+  and path, a public one by address, and no header reports the state
 
-The region in which an account was opened decides on its host, and a key is unknown on any other.
+The region in which an account was opened determines its host; a key is unknown on all others.
 """
 
 import hashlib
@@ -42,6 +42,7 @@ CODE_CHARS_MAX: Final = 8
 # Paths
 BILLS: Final = f"{ROOT}account/bills"
 BILLS_ARCHIVE: Final = f"{ROOT}account/bills-archive"
+EXPORT: Final = f"{ROOT}account/bills-history-archive"
 FUNDING_BILLS: Final = f"{ROOT}asset/bills"
 FUNDING_HISTORY: Final = f"{ROOT}asset/bills-history"
 DEPOSIT_HISTORY: Final = f"{ROOT}asset/deposit-history"
@@ -54,10 +55,13 @@ SAVINGS_BALANCE: Final = f"{ROOT}finance/savings/balance"
 STAKING_ORDERS: Final = f"{ROOT}finance/staking-defi/orders-active"
 CONFIG: Final = f"{ROOT}account/config"
 INSTRUMENTS: Final = f"{ROOT}public/instruments"
+EXPORT_REQUESTS: Final = f"POST {EXPORT}"  # the pool of requests for exports
 
 LIMITS: Final = {
     BILLS: CostLimit(5, 1.0, scope=PoolScope.USER),
     BILLS_ARCHIVE: CostLimit(5, 2.0, scope=PoolScope.USER),
+    EXPORT: CostLimit(10, 2.0, scope=PoolScope.USER),
+    EXPORT_REQUESTS: CostLimit(1, 10.0, scope=PoolScope.USER),  # and 12 a day: see `exports`
     FUNDING_BILLS: CostLimit(6, 1.0, scope=PoolScope.USER),
     FUNDING_HISTORY: CostLimit(1, 1.0, scope=PoolScope.USER),
     DEPOSIT_HISTORY: CostLimit(6, 1.0, scope=PoolScope.USER),
@@ -75,7 +79,11 @@ LIMITS: Final = {
 
 def costs(call: Call) -> Mapping[str, float]:
     """OKX counts requests, by path."""
-    return {call.path: 1}
+    return {_pool(call): 1}
+
+
+def _pool(call: Call) -> str:
+    return EXPORT_REQUESTS if call.method == "POST" else call.path
 
 
 def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
@@ -102,52 +110,50 @@ def signature_of(secret: str, text: bytes) -> str:
 
 # Answers ------------------------------------------------------------------------------------------
 
-_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "OKX could not answer in time.", retryable=True)
+_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "OKX did not answer in time.", retryable=True)
 _REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "OKX refused the request.")
 _LIMITED = Outcome(FailureReason.RATE_LIMITED, "OKX's rate limit is used up.", retryable=True)
 _BAD_KEY = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX does not know the API key: it was deleted, or made on the site of another region.",
+    "OKX does not know the API key: it was deleted, or created on the site of another region.",
     fatal=True,
 )
 _BAD_SIGNATURE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX did not accept the signature: the secret is not that of the API key.",
+    "OKX rejected the signature: the secret does not belong to the API key.",
     fatal=True,
 )
 _BAD_PASSPHRASE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX did not accept the passphrase, which was set when the API key was made.",
+    "OKX rejected the passphrase, which was set when the API key was created.",
     fatal=True,
 )
 _WRONG_ENVIRONMENT = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "The API key is of demo trading and the request of the real account, or the reverse.",
+    "The API key is for demo trading and the request for the real account, or vice versa.",
     fatal=True,
 )
 _CLOCK_OFF = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX did not accept the time of the request: the clock of this server is wrong.",
+    "OKX rejected the time of the request: the clock of this server is wrong.",
     fatal=True,
 )
 _ADDRESS = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "The API key is bound to other addresses; the operator must add this one.",
+    "The API key is bound to other addresses; add this server's address to it.",
     fatal=True,
 )
 _ACCOUNT = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX has blocked or frozen this account or API key; its owner must act at OKX.",
+    "OKX has blocked or frozen this account or API key; its owner must contact OKX.",
     fatal=True,
 )
 _DENIED = Outcome(FailureReason.PERMISSION_DENIED, "The API key has no permission for this.")
-_RESTRICTED = Outcome(FailureReason.PERMISSION_DENIED, "OKX does not let this account read this.")
-_NOT_OPENED = Outcome(
-    FailureReason.NOT_OPENED, "OKX does not offer this to an account of this mode."
-)
+_RESTRICTED = Outcome(FailureReason.PERMISSION_DENIED, "OKX does not let this account read it.")
+_NOT_OPENED = Outcome(FailureReason.NOT_OPENED, "OKX does not offer this in the account's mode.")
 _NOT_OFFERED = Outcome(FailureReason.NOT_OFFERED, "OKX does not offer this here.")
 _LOCATION = Outcome(
-    FailureReason.LOCATION_REFUSED, "OKX does not serve the address of this server.", fatal=True
+    FailureReason.LOCATION_REFUSED, "OKX does not serve this server's address.", fatal=True
 )
 _NOT_JSON = Outcome(FailureReason.UNREADABLE, "OKX's answer is not JSON.", retryable=True)
 NO_DATA = Outcome(FailureReason.UNREADABLE, "OKX's answer has no data.", retryable=True)
@@ -156,7 +162,7 @@ UNKNOWN_KEY: Final = "50119"  # on this site
 ERRORS: Final[Mapping[str, Outcome]] = {
     "50001": _BUSY,
     "50004": _BUSY,
-    "50005": _NOT_OFFERED,  # taken out of service
+    "50005": _NOT_OFFERED,  # discontinued
     "50007": _ACCOUNT,
     "50009": _ACCOUNT,
     "50011": _LIMITED,
@@ -164,7 +170,7 @@ ERRORS: Final[Mapping[str, Outcome]] = {
     "50026": _BUSY,
     "50027": _RESTRICTED,
     "50030": _RESTRICTED,
-    "50038": _NOT_OPENED,  # demo trading does not have it
+    "50038": _NOT_OPENED,  # not available in demo trading
     "50061": _LIMITED,
     "50100": _ACCOUNT,
     "50101": _WRONG_ENVIRONMENT,
@@ -174,9 +180,7 @@ ERRORS: Final[Mapping[str, Outcome]] = {
     "50111": _BAD_KEY,
     "50112": _CLOCK_OFF,
     "50113": _BAD_SIGNATURE,
-    "50114": Outcome(
-        FailureReason.AUTHENTICATION_FAILED, "OKX did not accept the API key.", fatal=True
-    ),
+    "50114": Outcome(FailureReason.AUTHENTICATION_FAILED, "OKX rejected the API key.", fatal=True),
     UNKNOWN_KEY: _BAD_KEY,
     "50120": _DENIED,
     "51010": _NOT_OPENED,
@@ -187,12 +191,12 @@ ERRORS: Final[Mapping[str, Outcome]] = {
 _STATUSES: Final[Mapping[int, Outcome]] = {401: _BAD_KEY, 403: _LOCATION, 404: _NOT_OFFERED}
 
 
-# The last one: exponents beyond what a decimal can have.
+# The last one: exponents that a decimal cannot represent.
 UNDECODABLE: Final = (MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError)
 
 
 class OkxAnswer(Struct, frozen=True):
-    """What answers are wrapped in; a time is in microseconds."""
+    """The envelope of answers; its time is in microseconds."""
 
     code: Any = None
     data: Any = None
@@ -200,7 +204,7 @@ class OkxAnswer(Struct, frozen=True):
 
 
 def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """Interpret an answer: by its code, and where it has none by its status."""
+    """Interpret an answer: by its code, or without one by its status."""
     try:
         answer = _decoder.decode(body)
     except UNDECODABLE:
@@ -210,7 +214,7 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
         return NO_DATA.reply() if status == 200 else _of_status(status)
     if code != SUCCESS:
         return _of_code(call, code, headers)
-    # A list that is not there would end a history.
+    # A missing list would end a history.
     if not isinstance(answer.data, list):
         return NO_DATA.reply()
     return Reply(
@@ -219,20 +223,20 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
 
 
 def _of_status(status: int) -> Reply:
-    """The meaning of an answer that comes from the edge: a page of Cloudflare."""
+    """The meaning of an answer from the edge: a Cloudflare page."""
     if status == 429 or status >= 500:
         return _BUSY.reply(status)
     return _STATUSES.get(status, _REFUSED).reply(status)
 
 
 def _of_code(call: Call, code: str, headers: Mapping[str, str]) -> Reply:
-    """What a code means; unknown ones are refusals that do not pass by themselves."""
+    """The meaning of a code; unknown ones are refusals that are not retried."""
     outcome = ERRORS.get(code, _REFUSED)
     failure = outcome.failure(code)
     if outcome is _LIMITED:
-        limit = LIMITS.get(call.path)
+        limit = LIMITS.get(_pool(call))
         blocked = PoolState(refused=True, blocked_s=limit.period_s if limit else 0.0)
-        return Reply(failure=failure, then=Then.RETRY_NOW, pools={call.path: blocked})
+        return Reply(failure=failure, then=Then.RETRY_NOW, pools={_pool(call): blocked})
     if outcome is _CLOCK_OFF:
         return Reply(failure=failure, then=Then.RETRY_ONCE, clock_ms=_clock_ms(headers))
     return outcome.reply(code)

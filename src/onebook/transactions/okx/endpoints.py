@@ -5,9 +5,8 @@
 - Funding bills: https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 - Fills: https://www.okx.com/docs-v5/en/#order-book-trading-trade-get-transaction-details-last-3-months
 
-Two accounts, each with a ledger. That of the funding account goes back to 2021-02-01. That of the
-trading account is kept three months; what is older is in files by quarter alone, which are not a
-list to page through: until they are read, the coverage of an answer begins three months ago.
+Two accounts, each with a ledger; both go back to 2021-02-01. Of the trading account, bills of three
+months are in a list; older ones are in files by quarter, which OKX makes on request (`exports`).
 """
 
 from typing import Final
@@ -48,14 +47,14 @@ from onebook.transactions.okx.words import (
     WITHDRAWALS,
 )
 
-BEGAN_MS: Final = 1_483_228_800_000  # 2017-01-01: OKX opened, then as OKEx
+BEGAN_MS: Final = 1_483_228_800_000  # 2017-01-01: OKX opened, as OKEx
 BILLS_BEGIN_MS: Final = 1_612_137_600_000  # 2021-02-01: funding bills go back no further
 LIFE_MS: Final = 100 * 365 * DAY_MS
 RECENT_MS: Final = 7 * DAY_MS  # of trading bills, in the faster list
-# "Three months" are 89 days at least; more is not claimed, lest a day be missed without a word.
+# "Three months" are at least 89 days; claiming more could silently miss a day.
 ARCHIVE_MS: Final = 89 * DAY_MS
 FUNDING_RECENT_MS: Final = 28 * DAY_MS  # "one month", of the faster list
-LAG_MS: Final = 1_000  # bills are ordered by id, and their times by some milliseconds less
+LAG_MS: Final = 1_000  # bills are ordered by id; their times can be some milliseconds lower
 PAGE_ROWS: Final = 100
 
 TYPES: Final = (
@@ -80,13 +79,13 @@ FUNDING_VIEWS: Final = (
     DEPOSITS, WITHDRAWALS, CONVERSIONS, FIAT, TRANSFERS, EARN, LOANS, FEES, OTHERS, LEDGER,
 )  # fmt: skip
 
-# Queries, by which the reader knows what it is asked for.
+# Queries; the reader recognises them by these.
 TRADING_BILLS, FUNDING_LEDGER = "trading_bills", "funding_bills"
 SPOT_FILLS, CONTRACT_FILLS, CONVERT_LIST = "spot_fills", "contract_fills", "converts"
 TRADING_HOLDINGS, FUNDING_HOLDINGS = "trading_holdings", "funding_holdings"
 EARN_HOLDINGS = "earn_holdings"
 JOINT: Final = "bills"
-# The list of fills is read for each kind of instrument.
+# The list of fills is read separately for each kind of instrument.
 BRANCHES: Final = {
     TRADES: ("SPOT", "MARGIN"),
     FUTURES: ("SWAP", "FUTURES", "OPTION"),
@@ -99,7 +98,6 @@ def _trading(kind: str) -> Source:
         type=kind,
         window_ms=RECENT_MS - DAY_MS,  # the newest window is in the faster list
         lag_ms=LAG_MS,
-        keeps_ms=ARCHIVE_MS,
         begins_ms=BILLS_BEGIN_MS,
         page_rows=PAGE_ROWS,
         walk=TRADING_BILLS,
@@ -123,7 +121,7 @@ def _funding(kind: str) -> Source:
 
 
 def _fills(name: str, kind: str) -> Source:
-    """The list of fills decorates bills, and sets no limit to their coverage."""
+    """The list of fills adds details to bills, and does not limit their coverage."""
     return Source(
         name=name,
         type=kind,
@@ -167,7 +165,7 @@ def _of(*types: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.type in types)
 
 
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "spot_trades": _of(TRADES),
     "derivatives": _of(FUTURES),
     "balances": _of(HOLDINGS),
@@ -175,7 +173,7 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
 
 _SHORT_LIST: Final = "OKX's list of fills can end before its bills do."
 COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.FUTURES_FILLS})
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades=TRADES,
     spot=SPOT,
     contracts={SWAP: FUTURES, DATED: FUTURES, OPTION: FUTURES},
@@ -190,27 +188,25 @@ BOOKS: Final = Bookkeeping(
         (
             EventType.LEDGER,
             Unproven(
-                "what a bill is called, and which bills are one event",
-                "The balances chain whatever its type is; of fills, the list of fills is compared.",
+                "the types of bills, and which bills form one event",
+                "The balance chain proves neither; fills are compared with the list of fills.",
             ),
         ),
         (
             EventType.DEPOSITS,
             Unproven(
                 "transactions, networks and addresses of deposits and withdrawals",
-                "Only one list has them; bills are compared by coin, amount and time.",
+                "Only one list contains them; bills are compared by coin, amount and time.",
             ),
         ),
         (
             EventType.HOLDINGS,
-            Unproven(
-                "what is in Earn", "No ledger has a balance of it, only what went in and out."
-            ),
+            Unproven("balances in Earn", "No ledger contains them, only deposits and redemptions."),
         ),
     ),
     reasons=dict.fromkeys(COMPARED, _SHORT_LIST),
     withheld={
-        HOLDINGS: "OKX gives no balances of before now.",
+        HOLDINGS: "OKX reports no past balances.",
     },
 )
 
@@ -225,11 +221,11 @@ ENTRY: Final = AdapterEntry(
     name="okx",
     display="OKX",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     advice=(
-        "At OKX, under Profile > API, make a key that only Onebook uses, with the permission Read, "
-        "not Trade and not Withdraw, bound to the address of this server; it asks for a "
-        "passphrase. A key of demo trading is made in demo trading."
+        "At OKX, under Profile > API, create a key that only Onebook uses, with the permission "
+        "Read, not Trade and not Withdraw, bound to the address of this server; it requires a "
+        "passphrase. Create a key for demo trading in demo trading."
     ),
     default=(
         DEPOSITS,
@@ -245,7 +241,7 @@ ENTRY: Final = AdapterEntry(
         OTHERS,
     ),
     hosts={Environment.MAINNET: HOSTS, Environment.DEMO: HOSTS},
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         TRADES: "trade",
         CONVERSIONS: "conversion",
@@ -259,7 +255,7 @@ ENTRY: Final = AdapterEntry(
         PASSPHRASE_FIELD,
         replace(
             HOST_FIELD,
-            label="Region (global, eea or us; empty: found by itself)",
+            label="Region (global, eea or us; empty: detected)",
             choices=tuple(HOSTS),
         ),
     ),

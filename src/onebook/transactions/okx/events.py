@@ -1,19 +1,20 @@
-"""Mapping of bills: each as a line of the ledger, and those of one event as its record; pure.
+"""Mapping of bills: each to a line of the ledger, and those of one event to its record; pure.
 
-OKX books each currency by itself: a fill of a spot market, a conversion or a move between the two
-accounts is two bills or more. A group of bills (see `group_key`) becomes records:
+OKX books each currency separately: a fill on a spot market, a conversion or a move between the two
+accounts has two or more bills. A group of bills (see `group_key`) becomes records:
 
-- a fill of a spot market: what was given and what was received, each fee in its own coin;
-- a fill of a contract: the fill with its fee, and a record of its own with what it realised;
-- a conversion: by its order, by the list of conversions, else by the legs of one instant;
+- a fill on a spot market: the amounts given and received, each fee in its own coin;
+- a fill of a contract: the fill with its fee, and a separate record with the realised P&L;
+- a conversion: by its order, by the list of conversions, else by the legs of one time;
 - a move between the accounts: sent and received are equal;
-- anything else: a record for each bill.
+- anything else: one record per bill.
 
-Deposits and withdrawals have records in lists of their own (`funds`): a bill of one is a line that
-names it (`matching`), or has a record of its own where the lists do not have it.
+Deposits and withdrawals have records in their own lists (`funds`): their bill is a line that names
+that record (`matching`), or has its own record if the lists lack it.
 
-What moved is `balChg` alone, to its last digit: `sz` is cut to the decimals of the coin. A fill is
-named after its instrument, order and trade; every other event after the smallest id of its bills.
+The amount moved is `balChg` alone, which is exact: `sz` is cut to the decimals of the coin. The id
+of a fill is derived from its instrument, order and trade; that of every other event from the
+smallest id of its bills.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +94,7 @@ from onebook.transactions.record import (
     money,
 )
 
-JOIN_MS: Final = 3_000  # bills of a fill share their instant, those of a move are a second apart
+JOIN_MS: Final = 3_000  # bills of a fill have the same time, those of a move are a second apart
 NOTHING_LISTED: Final[Mapping[str, Record | None]] = {}
 CONVERT_KEY: Final = "convert"
 FILL_KEYS: Final = ("fill:", "order:")
@@ -116,7 +117,7 @@ def conversion_of(row: Row) -> ListedConversion:
     """Read a row of the list of conversions.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It lacks coins, amounts or a time.
+        ValueError, LookupError, TypeError, ArithmeticError: The row lacks coins, amounts or a time.
     """
     size, value = canonicals(row["fillBaseSz"], row["fillQuoteSz"])
     base = coin(row["baseCcy"]), require(size, "fillBaseSz")
@@ -132,7 +133,7 @@ def conversion_of(row: Row) -> ListedConversion:
 
 
 def group_key(bill: Bill) -> str:
-    """What the bills of one event have in common, besides their time."""
+    """The key shared by the bills of one event."""
     if bill.wallet == FUNDING:
         if bill.type in (FROM_TRADING, TO_TRADING):
             return f"move:{bill.currency}:{unsigned(bill.change)}"
@@ -149,7 +150,7 @@ def group_key(bill: Bill) -> str:
 
 
 def _between_accounts(bill: Bill) -> bool:
-    """Whether a transfer of the trading account is one with the funding account."""
+    """Whether a transfer of the trading account is to or from the funding account."""
     ends = {WALLET_CODES.get(each, each) for each in (bill.source, bill.target) if each}
     return ends in (set(), {FUNDING}, {TRADING, FUNDING})
 
@@ -162,7 +163,7 @@ def records_of(
     """The rows of one group as records: its events, and a line for each bill.
 
     Args:
-        listed: By bill, the record of a list that it belongs to; None, if that moved nothing.
+        listed: By bill, the record of a list that it belongs to; None if that moved nothing.
     """
     rows = list(rows)
     bills = [row for row in rows if type(row) is Bill]
@@ -267,9 +268,10 @@ def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> 
 
 
 def _cash_flow(bill: Bill) -> str | None:
-    """What a fill of a contract gained, which with its fee is its change.
+    """The P&L of a contract fill, which together with its fee is its change.
 
-    Not of isolated positions, whose margin moves with the fill, nor of options, which have a price.
+    Not for isolated positions, whose margin moves with the fill, nor for options, which have a
+    price.
     """
     if bill.inst_type not in LINEAR or bill.type not in GAINING or bill.margin_mode == "isolated":
         return None
@@ -308,7 +310,7 @@ def _line_pattern(
 def _conversions(
     bills: Sequence[Bill], context: BillContext, listed: Sequence[ListedConversion]
 ) -> list[OkxEvent]:
-    """Conversions: by the list, by their orders, by their instants, the rest as it comes."""
+    """Map conversions: by the list, by their orders, by their times, the rest as they come."""
     left, found = list(bills), list[OkxEvent]()
     for conversion in sorted(listed, key=lambda each: (each.at_ms, each.trade_id)):
         legs = _legs_of(conversion, left)
@@ -328,7 +330,7 @@ def _conversions(
 
 
 def _legs_of(conversion: ListedConversion, bills: Sequence[Bill]) -> list[Bill] | None:
-    """The two bills of a conversion of the list."""
+    """The two bills of a conversion in the list."""
     wanted = {
         (conversion.sent[0], negated(conversion.sent[1])),
         (conversion.received[0], conversion.received[1]),
@@ -344,7 +346,8 @@ def _legs_of(conversion: ListedConversion, bills: Sequence[Bill]) -> list[Bill] 
 def _exchanged(
     bills: Sequence[Bill], context: BillContext, listed: ListedConversion | None
 ) -> list[OkxEvent]:
-    """What was given for what: the first of several coins has the record of the exchange."""
+    """Map an exchange: if there are several coins, the first one is in the record of the
+    exchange."""
     given, received = legs_of(bills)
     events: list[OkxEvent] = []
     for number in range(max(len(given), len(received), 1)):
@@ -412,7 +415,7 @@ def _direction(sent: BillLeg | None, received: BillLeg | None) -> Direction:
 
 
 def _moves(bills: Sequence[Bill], context: BillContext) -> list[OkxEvent]:
-    """Moves between the accounts: each bill of the one with its mirror in the other."""
+    """Map moves between the accounts: each bill of one with its counterpart in the other."""
     mirrors = [bill for bill in bills if bill.wallet == TRADING]
     found: list[OkxEvent] = []
     for bill in (each for each in bills if each.wallet == FUNDING):
@@ -425,7 +428,7 @@ def _moves(bills: Sequence[Bill], context: BillContext) -> list[OkxEvent]:
 
 
 def _move(bill: Bill, parts: tuple[Bill, ...], context: BillContext) -> Record:
-    """A move that the funding account books, and so has: its code says where to."""
+    """Map a move booked only in the funding account: its code shows the other side."""
     ways = (TRADING, FUNDING) if bill.incoming else (FUNDING, TRADING)
     amount = unsigned(bill.change)
     moved, at_ms = money(bill.currency, amount), max(each.at_ms for each in parts)
@@ -457,7 +460,7 @@ def _move_pattern(
     )
 
 
-# Bills that are an event of their own -----------------------------------------------------------
+# Bills that are separate events -----------------------------------------------------------------
 
 
 def _single(bill: Bill, context: BillContext) -> OkxEvent:
@@ -498,7 +501,7 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
 
 
 def _of_instrument(record: Record, bill: Bill, context: BillContext) -> Record:
-    """What happened to a position, such as a funding payment or a delivery."""
+    """Add the effect on a position, such as a funding payment or a delivery."""
     contract = bill.inst_type in CONTRACT_KINDS
     gained = None if bill.gross == "0" else bill.gross
     position = Position(

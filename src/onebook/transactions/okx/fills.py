@@ -1,12 +1,12 @@
-"""Mapping of fills: the bills of one fill as its record; pure.
+"""Mapping of fills: the bills of one fill to its record; pure.
 
-- Of a spot market: what was given and what was received, each fee in its own coin. The quote of a
-  market on USD can be any of several dollars, and a third coin is what the fee was paid with.
-- Of a contract: the fill with its fee, and a record of its own with what it realised. An option has
-  a price, which the fill itself pays.
+- On a spot market: the amounts given and received, each fee in its own coin. The quote of a USD
+  market can be any of several dollars; a third coin is the one that the fee was paid in.
+- Of a contract: the fill with its fee, and a separate record with the realised P&L. An option has a
+  price, which is paid by the fill itself.
 
-A fill is named after its instrument, order and trade; one whose trade has no number, such as a
-liquidation, after its bill. The list of fills adds the side and is compared; it moves nothing.
+The id of a fill is derived from its instrument, order and trade; if the trade has no number, as in
+a liquidation, from its bill. The list of fills adds the side and is compared; it moves nothing.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ REALISING: Final = frozenset({"trade", "liquidation", "adl"})
 
 
 class OkxEvent(NamedTuple):
-    """Records of one event, and the bills that it is made of."""
+    """Records of one event, and the bills they were built from."""
 
     records: list[Record]
     bills: tuple[Bill, ...]
@@ -96,7 +96,7 @@ class ListedFill(Struct, frozen=True, gc=False):
 
     @property
     def row_id(self) -> str:
-        """What tells it from any other row."""
+        """The identity of the row."""
         side = text_or_empty(self.row, "side")
         return f"fill:{self.inst_id}:{self.order_id}:{self.trade_id}:{side}:{self.fill_time}"
 
@@ -105,7 +105,7 @@ def fill_of(row: Row) -> ListedFill:
     """Read a row of the list of fills.
 
     Raises:
-        ValueError, LookupError, TypeError: It has no instrument, order or time.
+        ValueError, LookupError, TypeError: The row has no instrument, order or time.
     """
     return ListedFill(
         time_ms(row["ts"]),
@@ -119,19 +119,19 @@ def fill_of(row: Row) -> ListedFill:
 
 
 def fill_key(inst_id: str, order_id: str, trade_id: str) -> str:
-    """What the rows of one fill have in common."""
+    """The key shared by the rows of one fill."""
     if not trade_id:  # bills of 2021
         return f"order:{inst_id}:{order_id}"
     return f"fill:{inst_id}:{order_id}:{trade_id}"
 
 
 def numbered(trade_id: str) -> bool:
-    """Whether a trade has a number of its own: liquidations and block trades have 0 or less."""
+    """Whether a trade has its own number: liquidations and block trades have 0 or less."""
     return bool(trade_id) and trade_id != "0" and trade_id[0] != "-"
 
 
 def fill_named(bill: Bill, fills: Sequence[ListedFill]) -> ListedFill | None:
-    """The fill of the list that names a bill."""
+    """The fill in the list that a bill names."""
     return next((fill for fill in fills if str(fill.row.get("billId")) == bill.id), None)
 
 
@@ -145,7 +145,7 @@ class BillLeg(NamedTuple):
 
 
 def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
-    """What was given, and what was received."""
+    """The legs given and received."""
     by_currency: dict[str, list[Bill]] = {}
     for bill in bills:
         by_currency.setdefault(bill.currency, []).append(bill)
@@ -170,7 +170,7 @@ def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, 
 
 
 def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
-    """A fill of a spot market; a third coin is what its fee was paid with."""
+    """Map a fill on a spot market; a third coin is the one that its fee was paid in."""
     first = bills[0]
     market = context.markets.find(CATEGORIES.get(first.inst_type, "spot"), first.inst_id)
     traded, others = _traded(bills, market)
@@ -221,9 +221,9 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
 
 
 def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], list[Bill]]:
-    """The bills of what was traded, and those of a fee in another coin.
+    """Divide bills into those of the traded coins, and those of a fee in another coin.
 
-    The quote of a market on USD can be any of several dollars.
+    The quote of a USD market can be any of several dollars.
     """
     pair = {market.base, market.quote}
     coins = {bill.currency for bill in bills}
@@ -267,7 +267,7 @@ def _side(
     received: BillLeg | None,
     fill: ListedFill | None,
 ) -> str | None:
-    """Buy or sell: of a spot market, whether the base coin came or left."""
+    """Buy or sell: on a spot market, whether the base coin was received or given."""
     if received is not None and received.currency == market.base:
         return "buy"
     if sent is not None and sent.currency == market.base:
@@ -305,7 +305,7 @@ def _trade_words(pattern: Record, amount: str, price: str | None) -> str:
 
 
 def _fill_id(bills: Sequence[Bill], context: BillContext) -> str:
-    """By its trade; by its bills where that has no number of its own."""
+    """The native id: from the trade, or from the bills if the trade has no number."""
     first = bills[0]
     if numbered(first.trade_id):
         return make_id(context, "fill", f"{first.inst_id}:{first.order_id}:{first.trade_id}")
@@ -323,9 +323,9 @@ def _fill_ids(bill: Bill, fill: ListedFill | None) -> Ids:
 
 
 def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
-    """A fill of a contract with its fee, and what it realised.
+    """Map a fill of a contract with its fee, and its realised P&L.
 
-    An option has a price that is paid by the fill itself.
+    An option has a price, which is paid by the fill itself.
     """
     first = bills[0]
     if len(bills) > 1:
@@ -386,7 +386,7 @@ def _contract_pattern(
 
 
 def _with_amount(record: Record, currency: str, gross: str) -> Record:
-    """A record with what it moved of one currency."""
+    """Add the amount of one currency to a record."""
     if gross == "0":
         return record
     moved = money(currency, unsigned(gross))
@@ -440,7 +440,7 @@ def _realised_pattern(
 
 
 def unbooked(fill: ListedFill, context: BillContext) -> Record:
-    """A fill that no bill has, which therefore moved nothing that is known."""
+    """Map a fill without a bill, which therefore moved nothing that is known."""
     row = fill.row
     market = context.markets.find(CATEGORIES[fill.inst_type], fill.inst_id)
     side = str(row["side"]) if row.get("side") in DIRECTIONS else None
@@ -474,26 +474,26 @@ def unbooked(fill: ListedFill, context: BillContext) -> Record:
 
 
 def fill_difference(record: Record, bill: Bill, fill: ListedFill) -> tuple[str, str, str] | None:
-    """How a fill in bills differs from the list of fills: what, the bills' figure, the list's.
+    """How a fill in bills differs from the list of fills: field, bills' figure, list's figure.
 
-    Amounts of bills have digits beyond the decimals of their coin.
+    Amounts of bills have more digits than the decimals of their coin.
     """
     price, size, fee = canonicals(
         fill.row.get("fillPx"), fill.row.get("fillSz"), fill.row.get("fee")
     )
     if price is not None and bill.price is not None and price != bill.price:
-        return "its price is another", bill.price, price
+        return "its price differs", bill.price, price
     if size is not None and record.quantity is not None and not _close(record.quantity, size):
-        return "its quantity is another", record.quantity, size
+        return "its quantity differs", record.quantity, size
     named = str(fill.row.get("feeCcy") or "")
     if fee is None or not named:
         return None
     paid = [Decimal(each.amount) for each in record.fees if each.currency == coin(named)]
     charged = show(add(*paid))
-    return None if _close(charged, negated(fee)) else ("its fee is another", charged, negated(fee))
+    return None if _close(charged, negated(fee)) else ("its fee differs", charged, negated(fee))
 
 
 def _close(left: str, right: str) -> bool:
-    """Whether two amounts agree but for the last digits of a bill."""
+    """Whether two amounts agree except for the last digits of a bill."""
     one, other = Decimal(left), Decimal(right)
     return abs(subtract(one, other)) <= max(abs(other) * NEARLY, LEAST)

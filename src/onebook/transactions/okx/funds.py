@@ -3,9 +3,10 @@
 - https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-deposit-history
 - https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-withdrawal-history
 
-Their bills in the funding account name neither these ids nor networks, so the lists have the
-records, and bills are compared with them by coin, amount and time. `amt` of a withdrawal is without
-its fee. Deposits from other users of OKX have no transaction: `txId` is empty or ends in `_asset`.
+Their bills in the funding account contain neither these ids nor networks, so the records come from
+these lists, and bills are compared with them by coin, amount and time. `amt` of a withdrawal
+excludes its fee. Deposits from other OKX users have no transaction: `txId` is empty or ends in
+`_asset`.
 """
 
 import re
@@ -39,8 +40,8 @@ from onebook.transactions.record import (
 
 INTERNAL: Final = "_asset"
 DEPOSIT_STATES: Final = {
-    "0": Status.PENDING,  # waits for confirmations
-    "1": Status.COMPLETED,  # credited, not yet free
+    "0": Status.PENDING,  # awaiting confirmations
+    "1": Status.COMPLETED,  # credited, not yet available
     "2": Status.COMPLETED,
     "8": Status.PENDING,  # deposits of the coin are suspended
     "11": Status.PENDING,  # held: address, account, rules of a country, identity, travel rule
@@ -57,7 +58,7 @@ WITHDRAWAL_STATES: Final = {
 } | dict.fromkeys(
     ("0", "1", "3", "4", "5", "6", "7", "8", "9", "10", "12", "15", "16", "17"), Status.PENDING
 )
-# Our names of OKX's networks; others keep only OKX's own.
+# Our names of OKX's networks; others keep OKX's own name only.
 NETWORKS: Final = {
     "aptos": "aptos", "arbitrum one": "arbitrum", "avalanche c-chain": "avalanche-c",
     "avalanche c": "avalanche-c", "base": "base", "bep20": "bsc", "bitcoin": "bitcoin",
@@ -73,7 +74,7 @@ def deposit(row: Row, context: BillContext) -> Record:
     """A row of the list of deposits.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no coin, amount or time.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no coin, amount or time.
     """
     amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
     at_ms, state = time_ms(row["ts"]), text(row, "state")
@@ -114,7 +115,8 @@ def withdrawal(row: Row, context: BillContext) -> Record:
     """A row of the list of withdrawals.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, coin, amount or time.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, coin, amount or
+            time.
     """
     amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
     at_ms, state = time_ms(row["ts"]), text(row, "state")
@@ -150,23 +152,23 @@ def withdrawal(row: Row, context: BillContext) -> Record:
 
 
 def charged(row: Row) -> str:
-    """The fee of a row in its own coin, whatever became of it; "0" if there is none."""
+    """The fee of a row in its own coin, whatever the outcome; "0" if there is none."""
     currency = coin(row["ccy"])
     return next((fee.amount for fee in _fees(row, currency) if fee.currency == currency), "0")
 
 
 def _fees(row: Row, currency: str) -> tuple[Fee, ...]:
-    """The fee, with its coin beside it or, in old rows, glued to it.
+    """The fee, with its coin in a separate field or, in old rows, as a suffix.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The fee has neither form.
     """
     said = text(row, "fee")
     if said is None:
         return ()
     found = _GLUED.fullmatch(said)
     if found is None:
-        raise ValueError("The fee of the row is no amount.")
+        raise ValueError("The fee of the row is not an amount.")
     amount = require_unsigned(canonicals(found["amount"])[0])
     named = text(row, "feeCcy") or (found["coin"] or "").upper()
     if amount == "0":
@@ -175,13 +177,13 @@ def _fees(row: Row, currency: str) -> tuple[Fee, ...]:
 
 
 def _transaction(row: Row) -> str | None:
-    """The hash of the transaction; None of a transfer between users of OKX."""
+    """The hash of the transaction; None for a transfer between OKX users."""
     found = text(row, "txId")
     return None if found is None or found.endswith(INTERNAL) else found
 
 
 def _sender(said: str | None, *, internal: bool) -> Sender | None:
-    """Who sent a deposit: another user's account, or an address."""
+    """The sender of a deposit: another user's account, or an address."""
     if said is None:
         return None
     return Sender(name=said) if internal else Sender(walletId=said)
@@ -190,7 +192,7 @@ def _sender(said: str | None, *, internal: bool) -> Sender | None:
 def _chain(
     row: Row, transaction: str | None, *, target: str | None = None, confirmed: str = ""
 ) -> OnChain:
-    """Network, transaction and addresses; a chain is named after the coin: `USDT-TRC20`."""
+    """Network, transaction and addresses; the name of a chain contains the coin: `USDT-TRC20`."""
     native = text(row, "chain")
     network = (native or "").removeprefix(f"{row['ccy']}-")
     depth = text(row, confirmed) if confirmed else None

@@ -1,7 +1,7 @@
-"""Mapping of what is held now, in the trading and the funding account and in Earn; pure.
+"""Mapping of the current holdings in the trading and the funding account and in Earn; pure.
 
-- https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-balance: `cashBal` is what the bills
-  end with; `eq` has unrealised gains too
+- https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-balance: `cashBal` is the balance
+  after the last bill; `eq` includes unrealised gains
 - https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-balance
 - https://www.okx.com/docs-v5/en/#financial-product-simple-earn-flexible-get-saving-balance
 - https://www.okx.com/docs-v5/en/#financial-product-on-chain-earn-get-active-orders
@@ -72,7 +72,7 @@ def funding_holdings(rows: list[Any], context: BillContext, at_ms: int) -> list[
 def earn_holdings(
     savings: Iterable[Row], orders: Iterable[Row], context: BillContext, at_ms: int
 ) -> list[Record]:
-    """What is in Simple Earn and in orders of On-chain Earn, one record for each currency.
+    """Holdings in Simple Earn and in orders of On-chain Earn, one record per currency.
 
     Raises:
         LookupError, TypeError, AttributeError, ValueError: An answer has another form.

@@ -1,8 +1,9 @@
-"""OKX's instruments as markets: from its lists, else from their names; pure.
+"""OKX's instruments as markets: from its lists, or else from their names; pure.
 
 https://www.okx.com/docs-v5/en/#public-data-rest-api-get-instruments
 
-A name tells all but the settle coin of a contract on USD: contracts that expired are in no list.
+A name contains everything except the settle coin of a USD contract: expired contracts are in no
+list.
 """
 
 import re
@@ -23,7 +24,7 @@ SPOT, SWAP, DATED, OPTION = "spot", "swap", "futures", "option"
 CATEGORIES: Final = {
     "SPOT": SPOT, "MARGIN": SPOT, "SWAP": SWAP, "FUTURES": DATED, "OPTION": OPTION,
 }  # fmt: skip
-LISTED: Final = {SPOT: "SPOT", SWAP: "SWAP", DATED: "FUTURES"}  # options: by family only
+LISTED: Final = {SPOT: "SPOT", SWAP: "SWAP", DATED: "FUTURES"}  # options: only by family
 EXPIRY_HOUR_MS: Final = 8 * 3_600_000  # contracts expire at 08:00 UTC
 CONTRACT_TYPES: Final = {SWAP: "perpetual", DATED: "futures", OPTION: "option"}
 
@@ -34,14 +35,14 @@ _NAME = re.compile(
 
 
 async def instruments(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
-    """Every instrument of a category that is listed now."""
+    """Every listed instrument of a category."""
     kind = LISTED.get(category)
     if kind is not None:
         yield (await ask(Call(INSTRUMENTS, urlencode({"instType": kind})))).value
 
 
 def listed(category: str, row: InstrumentRow) -> TradedMarket:
-    """A row of the list as a market."""
+    """Convert a row of the list to a market."""
     market = guess(category, row["instId"])
     settle, linear = row.get("settleCcy"), row.get("ctType")
     if category == SPOT or market.contract_type is None:
@@ -59,7 +60,7 @@ def listed(category: str, row: InstrumentRow) -> TradedMarket:
 
 
 def guess(category: str, symbol: str) -> TradedMarket:
-    """A market from its name; `BTC-USD-230929-30000-C` is an option."""
+    """Derive a market from its name; `BTC-USD-230929-30000-C` is an option."""
     found = _NAME.fullmatch(symbol)
     if found is None:
         return unknown_market(category, symbol)

@@ -1,4 +1,4 @@
-"""The API key: what it may do, and for which kind of account it is; pure.
+"""The API key: its permissions, and the kind of its account; pure.
 
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-account-configuration
 """
@@ -14,10 +14,10 @@ MODES: Final = {"1": "SPOT", "2": "FUTURES", "3": "MULTI_CURRENCY", "4": "PORTFO
 
 
 class OkxKeyInfo(Struct, frozen=True):
-    """What is known of a key.
+    """Properties of a key.
 
     Args:
-        permissions: What it may do.
+        permissions: Its permissions.
         bound: Whether it is bound to addresses.
         mode: The mode of the account.
         main: Whether it is of a main account.
@@ -31,20 +31,20 @@ class OkxKeyInfo(Struct, frozen=True):
     user: str
 
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know."""
+        """Warnings for its owner."""
         found = []
         harmful = [each for each in (TRADE, WITHDRAW) if each in self.permissions]
         if harmful:
             words = " and ".join("place orders" if each == TRADE else each for each in harmful)
-            found.append(f"The key may {words}. Make one with the permission Read alone.")
+            found.append(f"The key can {words}. Create one with only the permission Read.")
             if not self.bound:
                 found.append(
-                    "The key is bound to no address: OKX deletes it after 14 days without use."
+                    "The key is not bound to an address: OKX deletes it after 14 days without use."
                 )
         if READ not in self.permissions:
-            found.append("The key may not read.")
+            found.append("The key cannot read.")
         if not self.main:
-            found.append("The key is of a sub-account: only this account is read.")
+            found.append("The key belongs to a sub-account: only this account is read.")
         return tuple(found)
 
 

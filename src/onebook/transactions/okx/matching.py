@@ -1,10 +1,10 @@
-"""Finds the deposit or withdrawal that a bill of the funding account belongs to.
+"""Finds the deposit or withdrawal to which a bill of the funding account belongs.
 
-Bills name neither: coin, amount and time decide, and each row of the lists counts once. A
-withdrawal is booked when it is requested, with its fee in the same bill or in one of its own, and
-booked back when it is cancelled; a deposit is booked when it is credited, which can be long after
-it was seen.
-A bill that no row fits (money from a bank is in no list) is an event of its own.
+Bills contain no id of it: they are matched by coin, amount and time, and each row of the lists
+counts once. A withdrawal is booked when it is requested, with its fee in the same bill or in a
+separate one, and booked back when it is cancelled; a deposit is booked when it is credited, which
+can be long after it was first seen.
+A bill without a matching row (bank money is in no list) is a separate event.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ LISTS: Final = {
     CHARGED: WITHDRAWAL_LIST,
     RECHARGED: WITHDRAWAL_LIST,
 }
-WITHIN_MS: Final = {  # how much older than its bill a row can be
+WITHIN_MS: Final = {  # by which a row can be older than its bill
     DEPOSITED: 7 * DAY_MS,  # seen, then credited
     WITHDRAWN: DAY_MS,
     CHARGED: DAY_MS,
@@ -38,7 +38,7 @@ EARLY_MS: Final = MINUTE_MS  # by which a bill can be older than its row
 
 
 class FundRow(NamedTuple):
-    """A row of a list: its record, and its fee if that is of the same coin."""
+    """A row of a list: its record, and its fee if that is in the same coin."""
 
     record: Record
     charged: str
@@ -52,10 +52,10 @@ class FundRows(NamedTuple):
 
 
 class FundMatcher:
-    """Matches bills with the rows of one list, the newest bill first.
+    """Matches bills with the rows of one list, newest bill first.
 
     Args:
-        fetch: Fetches a page of the list by its cursor.
+        fetch: Fetches a page of the list at a cursor.
     """
 
     def __init__(self, fetch: Callable[[str], Awaitable[FundRows]]) -> None:
@@ -67,7 +67,7 @@ class FundMatcher:
         self._ended = False
 
     async def find(self, bill: Bill) -> Record | None:
-        """The row that a bill belongs to, and of several the nearest one before it."""
+        """The row that a bill belongs to; of several, the nearest one before it."""
         within_ms = WITHIN_MS[bill.type]
         await self._read_to(bill.at_ms - within_ms)
         fitting = [
@@ -93,7 +93,7 @@ class FundMatcher:
             self._cursor, self._ended = page.cursor, not page.cursor
 
     def _add(self, row: FundRow) -> None:
-        """Add a row under every amount that a bill of it can have."""
+        """Add a row under every amount that one of its bills can have."""
         record = row.record
         amount = Decimal(record.amount or 0)
         for each in {amount, Decimal(row.charged), add(amount, Decimal(row.charged))}:
@@ -101,14 +101,14 @@ class FundMatcher:
 
 
 def _fits(bill: Bill, row: FundRow) -> bool:
-    """Whether a row says what a bill booked."""
+    """Whether a row matches what a bill booked."""
     record, amount = row.record, unsigned(bill.change)
     completed = record.status is Status.COMPLETED
     if bill.type in (CHARGED, RECHARGED):
         return row.charged == amount
     if bill.type == DEPOSITED:
         return completed and record.amount == amount
-    # One that was completed was not given back.
+    # A completed one was not returned.
     return row.charged != amount and not (bill.type == RETURNED and completed)
 
 

@@ -1,7 +1,7 @@
-"""Rows of OKX's bills and lists: ids, times, exact amounts; pure.
+"""Parses rows of OKX's bills and lists: ids, times, exact amounts; pure.
 
-A bill is one change of one currency in one account. All values are texts, in some old rows JSON
-numbers; "" is absent. `sz` of a bill never decides the sign: only `balChg` has it.
+A bill is one change of one currency in one account. All values are text, in some old rows JSON
+numbers; "" is absent. Only `balChg` has a sign, never `sz`.
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 """
 
@@ -44,7 +44,7 @@ pattern_of: Final = event_patterns(BLANK, TITLES, "OKX Event", UNIFIED)
 
 
 class BillContext(Struct, frozen=True):
-    """What a row does not say itself.
+    """Facts that a row does not contain.
 
     Args:
         environment: A part of every id.
@@ -67,7 +67,7 @@ class Bill(Struct, frozen=True, gc=False):
         balance: The balance of the currency after it; None where absent.
         fee: The part of the change that is a fee, signed as OKX has it: below zero it was paid.
         gross: The change without the fee.
-        pnl: What a position gained; "0" if nothing.
+        pnl: The P&L of a position; "0" if there is none.
     """
 
     id: str
@@ -104,8 +104,8 @@ def trading_bill(row: Row) -> Bill:
     """Read a bill of the trading account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     get = row.get
     change, balance, fee, pnl, price, size = canonicals(
@@ -156,8 +156,8 @@ def funding_bill(row: Row) -> Bill:
     """Read a bill of the funding account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     change, balance = canonicals(row["balChg"], row.get("bal"))
     bill_id, kind, notes = texts(row, "billId", "type", "notes")
@@ -185,7 +185,7 @@ def coin(value: Any) -> str:
     """Our name of a currency.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The currency is absent.
     """
     return currency_of(EXCHANGE, require(str(value or ""), "ccy"))
 
@@ -194,7 +194,7 @@ def time_ms(value: Any) -> int:
     """A time in Unix ms.
 
     Raises:
-        ValueError, TypeError: It is no time.
+        ValueError, TypeError: It is not a time.
     """
     found = int(value)
     if found <= 0:
@@ -203,9 +203,9 @@ def time_ms(value: Any) -> int:
 
 
 def unreadable_row(row: Any, context: BillContext, kind: str, at_ms: int) -> Record:
-    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+    """The record of an unreadable row, at its own time or at that of its group.
 
-    Its id is made of all that it says, so equal rows are one record.
+    Its id is a digest of the whole row, so equal rows are one record.
     """
     native = None
     with suppress(LookupError, TypeError, ValueError, AttributeError):
@@ -243,7 +243,7 @@ def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:
 
 
 def first_of(bills: Iterable[Bill]) -> Bill:
-    """The bill with the smallest id: an event is named after it."""
+    """The bill with the smallest id, from which the id of an event is derived."""
     return min(bills, key=lambda bill: (bill.wallet, len(bill.id), bill.id))
 
 

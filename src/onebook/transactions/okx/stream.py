@@ -5,7 +5,7 @@
 - Balances: https://www.okx.com/docs-v5/en/#trading-account-websocket-balance-and-position-channel
 - Deposits, withdrawals: https://www.okx.com/docs-v5/en/#funding-account-websocket-deposit-info-channel
 
-The replies to requests are events, one for each channel, and pushes name their channel:
+The replies to requests are events, one per channel, and pushes name their channel:
 
     {"event":"login","code":"0","msg":"","connId":"a4d3ae55"}
     {"event":"subscribe","arg":{"channel":"orders","instType":"ANY"},"connId":"a4d3ae55"}
@@ -13,9 +13,9 @@ The replies to requests are events, one for each channel, and pushes name their 
     {"arg":{"channel":"balance_and_position","uid":"77982378738415879"},"data":[{"eventType":
      "filled","balData":[...],"posData":[...],"trades":[...]}]}
 
-Two connections are needed: the funding account is announced under another path, and nothing of it
-but deposits and withdrawals. What else changes the trading account is announced as a change of its
-balance, of a type unknown. Unconfirmed: that `filled` announces every kind of trade.
+Two connections are needed: the funding account is announced under another path, and only its
+deposits and withdrawals. Other changes of the trading account are announced as a change of its
+balance, without a type. Unconfirmed: that `filled` announces every kind of trade.
 """
 
 from typing import Any, Final
@@ -48,13 +48,13 @@ from onebook.transactions.private import (
     StreamRefused,
 )
 
-LOGIN_PATH: Final = "/users/self/verify"  # that is signed, and no path of any host
+LOGIN_PATH: Final = "/users/self/verify"  # the path to sign; it exists on no host
 ORDERS, BALANCES, ACCOUNT = "orders", "balance_and_position", "account"
 DEPOSIT_INFO, WITHDRAWAL_INFO = "deposit-info", "withdrawal-info"
 TRADING_CHANNELS: Final[tuple[dict[str, str], ...]] = (
     {"channel": ORDERS, "instType": "ANY"},
     {"channel": BALANCES},
-    # Without its regular pushes, which say nothing new.
+    # Without its regular pushes, which contain nothing new.
     {"channel": ACCOUNT, "extraParams": '{"updateInterval": "0"}'},
 )
 FUNDING_CHANNELS: Final[tuple[dict[str, str], ...]] = (
@@ -66,7 +66,7 @@ SPOT_KINDS: Final = frozenset({"SPOT", "MARGIN"})
 QUIET_EVENTS: Final = frozenset({"snapshot", "set_leverage"})
 _CONTRACTS: Final = StreamHint(frozenset({FUTURES, LEDGER}))
 _FILLED: Final = StreamHint(frozenset({TRADES, FUTURES, LEDGER}))
-# What each change of balances is; another can be anything.
+# The types of each change of balances; a change without a row can be of any type.
 EVENTS: Final = {
     "filled": _FILLED,
     "delivered": _CONTRACTS,
@@ -80,7 +80,7 @@ EVENTS: Final = {
     "adjust_margin": StreamHint(frozenset({TRANSFERS, LEDGER})),
     "interest_deduction": StreamHint(frozenset({LOANS, LEDGER})),
 }
-# The account is pushed with every order too, so it announces nothing that other channels do.
+# The account is also pushed with every order, so it announces nothing that other channels do.
 _OTHER: Final = StreamHint(frozenset({CONVERSIONS, EARN, LOANS, TRANSFERS, FEES, OTHERS, LEDGER}))
 _FUNDS: Final = {
     DEPOSIT_INFO: StreamHint(frozenset({DEPOSITS, LEDGER})),
@@ -130,7 +130,7 @@ def funding_opening(credentials: Credentials, now_ms: int, token: str) -> tuple[
 
 
 def read(frame: str | bytes) -> StreamMessage:
-    """What a message means."""
+    """Interpret a message."""
     try:
         message = _decoder.decode(frame)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
@@ -154,7 +154,7 @@ def read(frame: str | bytes) -> StreamMessage:
 
 
 def _of_orders(rows: list[dict[str, Any]]) -> StreamMessage:
-    """An order is pushed whenever it changes; with the id of a trade it was filled."""
+    """Interpret an order, which is pushed whenever it changes; with a trade id, it was filled."""
     filled = [str(each.get("instType")) for each in rows if each.get("tradeId")]
     types = {TRADES if kind in SPOT_KINDS else FUTURES for kind in filled}
     return StreamHint(frozenset(types | {LEDGER})) if types else None
@@ -170,7 +170,7 @@ def _of_balances(rows: list[dict[str, Any]]) -> StreamMessage:
 
 
 def _hosts(name: str) -> dict[Environment, str]:
-    """The host of a region and that of its demo trading."""
+    """The host of a region, and its host for demo trading."""
     return {
         Environment.MAINNET: f"wss://ws{name}.okx.com:8443",
         Environment.DEMO: f"wss://ws{name}pap.okx.com:8443",

@@ -1,10 +1,10 @@
-"""OKX's codes of bills, and what they mean; pure.
+"""OKX's codes of bills, and their meanings; pure.
 
 - Trading account: `type` and `subType` of https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-3-months
 - Funding account: `type` of https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 
-A code says what happened, the sign of the change says which way: one code can mean two events. OKX
-adds codes every month; one that is not here is kind `other`, and is counted.
+A code states the kind of event and the sign of the change its direction, so one code can mean two
+events. OKX adds codes every month; an unknown one is kind `other`, and is counted.
 """
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ TITLES: Final = {
 
 
 Codes = Iterable[int]
-# What a code means where the change is above zero, and where it is below.
+# The meanings of a code if the change is positive, and if it is negative.
 Signed = tuple[Meaning, Meaning]
 
 DEPOSIT: Final = Meaning(DEPOSITS, "deposit", "Deposit", "network")
@@ -79,8 +79,8 @@ CLAWBACK: Final = Meaning(FUTURES, "adjustment", "Adjustment")
 
 GIFT: Final[Signed] = (BONUS, ADJUSTMENT)
 DROPPED: Final[Signed] = (AIRDROP, ADJUSTMENT)
-YIELD: Final[Signed] = (REWARD, EARNED)  # below zero a yield is taken back
-LENT: Final[Signed] = (REWARD, INTEREST)  # received by who lends, paid by who borrows
+YIELD: Final[Signed] = (REWARD, EARNED)  # a negative yield is taken back
+LENT: Final[Signed] = (REWARD, INTEREST)  # received by lenders, paid by borrowers
 SHARED: Final[Signed] = (BONUS, FEE)  # a share of a trader's profit
 REBATE: Final[Signed] = (REFUND, FEE)
 
@@ -90,7 +90,7 @@ TRADING_TYPES: Final[dict[str, Meaning | Signed]] = {
     "1": TRANSFER,
     "2": CONTRACT,
     "3": DELIVERY,
-    "4": REPAID,  # by force
+    "4": REPAID,  # forced
     "5": LIQUIDATION,
     "6": TRANSFER,  # margin of an isolated position
     "7": INTEREST,
@@ -99,7 +99,7 @@ TRADING_TYPES: Final[dict[str, Meaning | Signed]] = {
     "10": CLAWBACK,
     "11": CONVERSION,
     "12": CUSTODY,  # strategies and bots
-    "13": CONTRACT,  # hedges of its own (DDH)
+    "13": CONTRACT,  # OKX's delta hedges (DDH)
     "14": CONTRACT,  # block trades
     "15": (BORROWED, REPAID),  # quick margin
     "16": BORROWED,
@@ -152,6 +152,40 @@ TRADING_SUBTYPES: Final[dict[str, Meaning | Signed]] = {
     "380": CONVERSION,
     "381": YIELD,  # coins that are lent by themselves
 }
+# The type of each subtype, of which exports have nothing else.
+_SUBTYPES_OF: Final[dict[str, Iterable[int]]] = {
+    "1": (11, 12, 290),
+    "2": range(1, 7),
+    "3": (112, 113, 170, 171, 172),
+    "4": (16, 17, 114, 115),
+    "5": (*range(100, 108), 109, 110, 111),
+    "6": (160, 161, 162),
+    "7": (9, 14, 293),
+    "8": (173, 174),
+    "9": range(125, 129),
+    "10": (108, 117),
+    "11": (118, 119),
+    "12": range(200, 204),
+    "13": (131, 132),
+    "14": range(204, 210),
+    "15": range(210, 214),
+    "16": (306, 307),
+    "18": (280, 281, 282),
+    "22": (308, 309, 312),
+    "24": range(270, 276),
+    "26": range(296, 300),
+    "27": (318, 319),
+    "28": (236, 237),
+    "29": (224, 225),
+    "30": (320, 321),
+    "32": (324, 325, 326, 327, 328, 329),
+    "33": (303,),
+    "34": (355,),
+    "250": (250,),
+    "251": (251,),
+    "381": (381,),
+}
+SUBTYPES: Final = {str(code): kind for kind, codes in _SUBTYPES_OF.items() for code in codes}
 # Subtypes of types that are not documented with one: what they are is in the subtype alone.
 STANDALONE: Final = frozenset(
     {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}

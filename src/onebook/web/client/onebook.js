@@ -6,8 +6,8 @@
 //     console.log(view.bids[0]?.price ?? view.problem?.message ?? view.staleExchanges);
 //   }
 //
-// One module without dependencies, for browsers and Node >= 20. It has the shape of the Python
-// client. Prices and amounts are decimal text, exactly as the service prints them.
+// One module without dependencies, for browsers and Node >= 20, modelled on the Python client.
+// Prices and amounts are decimal text, exactly as the service prints them.
 
 const FINAL_CODES = [4000, 4099];
 const BUSY_CODES = [4100, 4199];
@@ -25,8 +25,8 @@ const STABLE_S = 10; // a connection that was live for this long resets the back
 const SILENCE_MAX_S = 10; // a ping is sent after half of this time
 const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
-const FOLLOW_MARGIN_MS = 60_000; // before now, from which following begins
-const FOLLOW_AGAIN_MS = 7 * 86_400_000; // that is read again after a lost connection
+const FOLLOW_MARGIN_MS = 60_000; // before now, where following begins
+const FOLLOW_AGAIN_MS = 7 * 86_400_000; // reread after a lost connection
 const FOLLOWED_IDS_MAX = 20_000;
 const RETRY_AFTER_MAX_S = 3600;
 const RETRY_WAIT_MAX_S = 60; // a longer Retry-After raises an error instead
@@ -52,7 +52,8 @@ const UPDATES = new Set(["aggregated_orderbook_update", "exchange_status", ...CH
 
 /**
  * A shape is a function that returns "", or a description of the part of a value that has another shape. A book has
- * thousands of values, so shapes are created once and make text only for a fault. Exact numbers are text, see `parseExact`.
+ * thousands of values, so shapes are created once and produce text only for a fault. Exact numbers are text, see
+ * `parseExact`.
  */
 const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 const isText = (value) => typeof value === "string";
@@ -107,7 +108,7 @@ const object = (shapes) => {
   };
 };
 
-/** An object with members of any name and one shape. */
+/** An object whose members have any name and one shape. */
 const objectOf = (shape) => (value) => {
   if (!isObject(value)) return " is not an object";
   for (const name of Object.keys(value)) {
@@ -117,7 +118,7 @@ const objectOf = (shape) => (value) => {
   return "";
 };
 
-/** Throw if the service sent a value of another shape. */
+/** Throw if a value from the service has another shape. */
 function required(kind, value, shape) {
   const fault = shape(value);
   if (fault) throw new Unavailable(PROTOCOL_ERROR, `The service sent an invalid ${kind}: ${fault.replace(/^[. ]/, "")}.`);
@@ -244,7 +245,7 @@ export class Refused extends ServiceError {}
 /** A temporary error: a retry may succeed. */
 export class Unavailable extends ServiceError {}
 
-/** Parse a message with every number as text, so that none passes through a binary double. */
+/** Parse a message with every number as text, so that no number becomes a binary double. */
 export function parseExact(text) {
   const quoted = text.replace(
     /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g,
@@ -267,7 +268,7 @@ export function crc32(text) {
   return (sum ^ 0xffffffff) >>> 0;
 }
 
-/** Compare decimal texts by exact value, beyond the precision of a double. */
+/** Compare decimal texts by their exact values, beyond the precision of a double. */
 export function compareDecimals(left, right) {
   if (left === right) return 0;
   const nearly = Number(left) - Number(right);
@@ -295,8 +296,8 @@ function levelOf(raw) {
 }
 
 /**
- * Return a side after changes, best levels first. It is a new array, so that copies of a view are cheap, but
- * unchanged levels are the same objects as before.
+ * Return a side after changes, best levels first. The array is new, so that copying a view is cheap, but
+ * unchanged levels remain the same objects.
  */
 function merged(levels, changes, direction) {
   const order = (a, b) => direction * compareDecimals(a.price, b.price);
@@ -311,7 +312,7 @@ function merged(levels, changes, direction) {
   return side;
 }
 
-/** The numbers of an object, which were parsed as text, as numbers: microseconds fit a double. */
+/** Convert the numbers of an object, parsed as text, to numbers: microseconds fit a double. */
 function numbersOf(value) {
   if (!isObject(value)) return value === null ? null : Number(value);
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, numbersOf(each)]));
@@ -358,7 +359,7 @@ export class View {
     return !changed || Number(message.checksum) === this.checksum();
   }
 
-  /** Take a short update: the best levels, and nothing of the others. */
+  /** Apply a short update: only the best levels. */
   #takeBest(message) {
     [this.bids, this.asks] = [message.bid, message.ask].map((raw) => (raw ? [levelOf(raw)] : []));
     this.marketStats = {};
@@ -369,7 +370,7 @@ export class View {
     return true;
   }
 
-  /** Take the members that a view has only if they were requested. */
+  /** Read the members that a view only has if they were requested. */
   #takeExtras(data) {
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
@@ -455,7 +456,7 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     }
     if (reason === "ECONNREFUSED") return ["unreachable", `Connection refused by ${place}.`];
     if (reason === "ENOTFOUND") return ["unknown_host", `Unknown host name ${place}.`];
-    const own = globalThis.location?.host === place; // a page of the service: its certificate and origin are valid
+    const own = globalThis.location?.host === place; // a page of the service itself: its certificate and origin are valid
     const alike = " In a browser, an untrusted certificate or an origin that the service does not allow looks the same.";
     return ["unreachable", `Cannot reach ${place}${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
@@ -529,9 +530,9 @@ class Connection {
   }
 
   /**
-   * What is due: "ping" after silence; "silent" or "no_answer" where a ping has no answer, which alone shows that
-   * a connection is dead. Between two checks at most a step counts: where the runtime was suspended, as a tab
-   * may be, the pong may have come and wait to be read.
+   * The action that is due: "ping" after silence; "silent" or "no_answer" after an unanswered ping, the only proof
+   * that a connection is dead. At most one step counts between two checks, because the runtime may have been
+   * suspended, like a background tab, with the pong still unread.
    */
   check() {
     const now = performance.now();
@@ -573,7 +574,7 @@ function parsed(text) {
   throw new Refused("not_onebook", "The server does not speak Onebook's protocol: check the URL.");
 }
 
-/** Convert a Date or Unix ms. Anything else is an error: it would be sent as null, which means no bound. */
+/** Convert a Date or Unix ms. Anything else is an error, because it would be sent as null, which means unbounded. */
 function millisecondsOf(time) {
   const ms = Number(time);
   if (!Number.isInteger(ms)) throw new TypeError(`A time must be a Date or Unix ms as an integer, not ${time}.`);
@@ -591,7 +592,7 @@ function viewsOf(symbols) {
 const namesOf = (exchanges) => [exchanges ?? "all"].flat().map((name) => name.trim().toLowerCase());
 const isNamed = (name) => name !== "all" && !name.startsWith("-");
 
-/** A view for each exchange of each symbol, with the exchange's name; "all" stands for those that are supported. */
+/** A view for each exchange of each symbol, named after the exchange; "all" stands for the supported ones. */
 function apart(views, supported) {
   return views.flatMap(([symbol, options]) => {
     const names = namesOf(options.exchanges);
@@ -630,7 +631,7 @@ class Watching {
     this.good += choices.length;
   }
 
-  /** Subscribe to every exchange of the service on its own, which needs their names. */
+  /** Subscribe to every exchange of the service separately, which requires their names. */
   async list() {
     const { supportedExchanges } = await this.session.exchanges();
     this.subscribe(apart(this.choices, supportedExchanges));
@@ -648,7 +649,7 @@ class Watching {
       .run()
       .catch((error) => (failure ??= error))
       .finally(() => ((done = true), this.wake()));
-    // Where the session ends first, `run` has the reason.
+    // If the session ends first, `run` has the reason.
     if (this.unlisted) this.list().catch((error) => error.code !== "stopped" && ((failure ??= error), this.session.stop()));
     try {
       while (true) {
@@ -682,7 +683,7 @@ const keyOf = (symbol, view) => (view == null ? symbol : JSON.stringify([symbol,
  *   problem and its `retryInS`.
  * - `view(view, message)`: a view changed, by a message or, with null, because it is no longer live.
  * - `accepted(view, reply)`, `refused(view, error)`: the answer to the last subscribe of a symbol.
- *   After a refusal the previous subscription stays. An error thrown by a handler ends `run`.
+ *   After a refusal the previous subscription remains. An error thrown by a handler ends `run`.
  * - `notice(message)`: any other message, such as `data_limit_warning`.
  */
 export class Session {
@@ -750,8 +751,8 @@ export class Session {
   }
 
   /**
-   * Subscribe to a symbol, or change the options of its subscription. With `view`, a name of yours, a symbol has
-   * another subscription beside that without one.
+   * Subscribe to a symbol, or change the options of its subscription. `view` is your name for an additional
+   * subscription of the symbol.
    */
   subscribe(symbol, { view, ...options } = {}) {
     const key = keyOf(symbol, view);
@@ -799,8 +800,8 @@ export class Session {
   }
 
   /**
-   * The round trip to the service in milliseconds; throws `Unavailable` where there is no connection, and where
-   * it ends without an answer, which it does after `pingTimeoutS`.
+   * The round trip to the service in milliseconds; throws `Unavailable` without a connection, or if the connection
+   * ends without an answer, as it does after `pingTimeoutS`.
    */
   async ping() {
     if (!this.#connection?.opened) throw new Unavailable("not_connected", "Not connected.");
@@ -948,7 +949,7 @@ export class Session {
     return null;
   }
 
-  /** Handle the welcome, sent before the key and again with a session id once it is accepted. */
+  /** Handle the welcome, which is sent before the key, and again with a session id once the key is accepted. */
   #welcomed(message) {
     if (!message.session_id) return;
     if (!this.#subscriptions.size) this.#liveSince = performance.now();
@@ -1014,7 +1015,7 @@ export class Session {
       view.lose({ code, message: message.message, retryInS: retryS });
       return this.handlers.view(view, null);
     }
-    if (id !== found.id && found.next) return; // of earlier options
+    if (id !== found.id && found.next) return; // for earlier options
     this.#due.delete(`answer ${key}`);
     found.next = null;
     if (!found.options) this.unsubscribe(view.symbol, view.view);
@@ -1032,10 +1033,10 @@ export class Session {
     const found = this.#subscriptions.get(key);
     if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol, view });
     found.held = true;
-    found.applied = options; // earlier options too: their updates arrive until the newest are accepted
+    found.applied = options; // may be earlier options: their updates arrive until the newest are accepted
     found.view.symbol = symbol; // the service may normalise it, for example to capitals
     this.#subscriptions.set(keyOf(symbol, view), found);
-    if (id !== found.id) return; // of earlier options
+    if (id !== found.id) return; // for earlier options
     const answer = `answer ${key}`; // its book arrives within seconds
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
@@ -1162,8 +1163,8 @@ export class Onebook {
   }
 
   /**
-   * Yield what happens in an account indefinitely, across reconnects: each record once, and again when it changes.
-   * With `start` it begins with the history; leaving the loop closes.
+   * Yield the records of an account as they happen, indefinitely and across reconnects: each record once, and again
+   * when it changes. With `start` it begins with the history; leaving the loop closes the connection.
    */
   async *followTransactions(exchange, types = [], { start, attemptsMax, silenceMaxS, pingTimeoutS, ...options } = {}) {
     const request = { action: "subscribe_transactions", exchange, limit: PAGE_RECORDS, ...asSent(options) };
@@ -1190,7 +1191,7 @@ export class Onebook {
     };
     const put = (record, change, account = record.account?.name ?? record.exchange) => {
       const { raw, ...told } = record;
-      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // of the read
+      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // the time is that of the read
       const [id, content] = [record.transactionId, JSON.stringify(told)];
       const before = seen.get(id);
       seen.delete(id);
@@ -1260,7 +1261,7 @@ export class Onebook {
     }
   }
 
-  /** Send a request and retry while that may help: new session, Retry-After, full jitter. */
+  /** Send a request, and retry while that may help: new session, Retry-After, full jitter. */
   async #request(method, path, body, session = false) {
     for (let attempt = 0, renewed = false; ; ) {
       const token = session ? await this.#session() : null;

@@ -1,12 +1,12 @@
-// The user's alerts: an editable list that is stored in this browser, with a sound and, if the
-// user allows it, a browser notification. rules.js decides when an alert fires.
+// The user's alerts: an editable list stored in this browser, with a sound and, if the user allows it,
+// a browser notification. rules.js decides when an alert fires.
 
 import { KINDS, ruleOf, Watch, worded } from "./rules.js";
 
 const SLOT = "onebook.alerts";
 export const RULES_MAX = 50;
 const FIRED_MAX = 20; // fired alerts that are listed
-const SOUND_EVERY_MS = 2_000; // at most
+const SOUND_EVERY_MS = 2_000; // minimum interval
 const NOTES = [[880, 0], [1_175, 0.13]]; // frequency in hertz, start in seconds
 const NOTE_S = 0.12;
 const LOUDNESS = 0.15;
@@ -30,7 +30,7 @@ export class Alerts {
   #site;
 
   /**
-   * `box` is filled. `site` is the page: `symbol()`, which is offered, and `notice(text)`.
+   * Fills `box`. `site` is the page: `symbol()`, the suggested symbol, and `notice(text)`.
    */
   constructor(box, site) {
     this.#site = site;
@@ -62,7 +62,7 @@ export class Alerts {
     return [...this.#watches.keys()].some((rule) => rule.symbol === symbol);
   }
 
-  /** Look at an update of a symbol: see `Watch.check`. */
+  /** Check an update of a symbol; see `Watch.check`. */
   check(symbol, facts, nowMs) {
     for (const [rule, watch] of this.#watches) {
       if (rule.symbol === symbol) for (const text of watch.check(facts, nowMs)) this.#fire(text, nowMs);
@@ -75,9 +75,9 @@ export class Alerts {
     const { kind, symbol, value } = Object.fromEntries(new FormData(this.#form));
     const rule = ruleOf({ kind, symbol: symbol || this.#site.symbol(), value });
     const same = rule && [...this.#watches.keys()].some((each) => worded(each) === worded(rule));
-    if (!rule) return this.#say(`This needs a symbol such as BTC/USDT and a valid ${WORDS[kind].value.toLowerCase()}.`);
+    if (!rule) return this.#say(`Enter a symbol such as BTC/USDT and a valid ${WORDS[kind].value.toLowerCase()}.`);
     if (same) return this.#say("This alert already exists.");
-    if (this.#watches.size >= RULES_MAX) return this.#say(`At most ${RULES_MAX} alerts are watched.`);
+    if (this.#watches.size >= RULES_MAX) return this.#say(`At most ${RULES_MAX} alerts are possible.`);
     this.#watches.set(rule, new Watch(rule));
     this.#wake();
     this.#form.elements.value.value = "";
@@ -145,7 +145,7 @@ export class Alerts {
       label.append(input, ` ${text}`);
       return label;
     };
-    const test = made("button", { type: "button", className: "quiet", textContent: "Try the sound" });
+    const test = made("button", { type: "button", className: "quiet", textContent: "Test the sound" });
     test.addEventListener("click", () => this.#wake(true)?.then(() => this.#play()));
     row.append(
       choice("sound", "Sound", ({ checked }) => ((this.#sound = checked), this.#keep())),
@@ -155,7 +155,7 @@ export class Alerts {
     return row;
   }
 
-  /** The browser asks the reader, who has clicked. */
+  /** Request permission from the browser; called on the user's click. */
   async #askNotify(input) {
     this.#notify = false;
     if (input.checked) {
@@ -181,7 +181,7 @@ export class Alerts {
     if (this.#notify && allowed()) notification(text);
   }
 
-  /** Make the sound ready, which a browser allows only while it handles a click or a key of the reader. */
+  /** Prepare the sound, which a browser allows only while it handles a click or key press. */
   #wake(wanted = this.#sound && this.#watches.size > 0) {
     const acted = navigator.userActivation?.hasBeenActive ?? true; // otherwise the browser would log an error
     if (!wanted || !acted || typeof AudioContext === "undefined") return null;

@@ -1,4 +1,4 @@
-// The main page: turns a key and the user's choices into subscriptions, and shows the updates unchanged.
+// The main page: converts a key and the user's choices to subscriptions, and shows the updates unchanged.
 
 import { Onebook } from "../client/onebook.js";
 import { Alerts } from "./alerts.js";
@@ -19,16 +19,16 @@ const HIDDEN_INTERVAL_MS = 60_000; // the maximum of the service
 const HIDDEN_WATCHED_MS = 1_000; // interval of a symbol with an alert
 const INSIDE = ["inside", "bars", "add", "settings", "panels"]; // elements shown during a session
 const KEY_SLOT = "onebook.key";
-const LATE_MS = 1_000; // a delay above it is checked by a ping
+const LATE_MS = 1_000; // a ping checks longer delays
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const NARROW = "(max-width: 34rem)"; // as in book.css
 const PING_EVERY_MS = 30_000;
-const PING_AFTER_MS = 1_000; // of silence: an open socket does not prove that the connection works
+const PING_AFTER_MS = 1_000; // silence before a ping: an open socket does not prove that the connection works
 const ROW_PX = 20; // height of a ladder row, as in panel.css
 const ROOM_PX = 190; // space above and below the levels
 const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the user chooses
-const SILENT_MS = 2_000; // a connection that delivers nothing for this time shows no price as live
+const SILENT_MS = 2_000; // if a connection delivers nothing for this time, no price is shown as live
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -94,7 +94,7 @@ function shown(view, message) {
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
-  // A gap needs no notice: the shown book was complete, and the next one arrives at once.
+  // A gap needs no notice: the shown book was complete, and the next one arrives immediately.
   else if (link === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
 }
 
@@ -120,7 +120,7 @@ function showState({ name, problem }) {
   }
 }
 
-/** Measure the round trip, which also finds a dead connection; without any the last one stays. */
+/** Measure the round trip, which also detects a dead connection; without an answer the last value stays. */
 async function measure() {
   if (!session || measuring) return;
   measuring = true;
@@ -162,7 +162,7 @@ function sayLink(name, text) {
   if (at("link-text").textContent !== text) at("link-text").textContent = text;
 }
 
-/** Mark what is old, twice a second and more: silence on the connection is not an open connection. */
+/** Mark what is old, at least twice a second: an open but silent connection does not count as live. */
 function showAges() {
   if (document.hidden) return;
   if (link === "live") {
@@ -177,7 +177,7 @@ function showAges() {
 
 function showWait() {
   const leftS = retryAtMs === null ? null : Math.max(0, Math.ceil((retryAtMs - performance.now()) / 1_000));
-  at("link-wait").textContent = leftS === null ? "" : `Trying again in ${leftS} s`;
+  at("link-wait").textContent = leftS === null ? "" : `Retrying in ${leftS} s`;
 }
 
 function notice(text, symbols = [], about = null) {
@@ -212,7 +212,7 @@ const site = {
     session.pairs().then(showPairs, () => (askedPairs = false));
   },
   notice,
-  /** A panel shows what it asked for; what the notice says of another one, or of the key, stays. */
+  /** Called when a panel shows what it requested; notices about other panels or the key stay. */
   settled: (panel) => (noticeOf === null || noticeOf === panel) && notice(""),
   changed() {
     ignored = "";
@@ -250,7 +250,7 @@ function showPanels() {
   if (panels.length) keepState();
 }
 
-/** Show one symbol more, the first usual one that is not shown, ready to be replaced. */
+/** Show one more symbol, the first usual one that is not shown yet, ready to be replaced. */
 function addNext() {
   const names = [...USUAL.filter((name) => !counts.size || counts.has(name)), ...counts.keys()];
   const symbol = names.find((name) => !site.taken(name, null));
@@ -265,20 +265,20 @@ function keepState() {
   const fragment = writeState({ ...state, panels: panels.map((panel) => panel.wanted) });
   history.replaceState(null, "", location.pathname + location.search + fragment);
   at("address").value = location.href;
-  at("copied").textContent = "The link has no key.";
+  at("copied").textContent = "The link does not contain the key.";
 }
 
 async function copyAddress() {
   at("address").select();
   try {
     await navigator.clipboard.writeText(at("address").value);
-    at("copied").textContent = "Copied. The link has no key.";
+    at("copied").textContent = "Copied. The link does not contain the key.";
   } catch {
     at("copied").textContent = "The link is selected: copy it with the keyboard."; // the page may not copy
   }
 }
 
-/** What a subscription names: the ticked exchanges, or what the address says before they are listed. */
+/** The exchanges to subscribe to: the ticked ones, or those in the address until the list has arrived. */
 function chosen() {
   return state.exchanges ?? "all";
 }
@@ -289,7 +289,7 @@ function changed() {
   for (const panel of panels) panel.subscribe();
 }
 
-/** Levels that fit this screen. */
+/** Number of levels that fit this screen. */
 function rowsOfScreen() {
   if (matchMedia(NARROW).matches) return ROWS[0];
   const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
@@ -311,7 +311,7 @@ function showPairs(data) {
   for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
 }
 
-/** What changes with time alone, while it can be seen. */
+/** Update what changes with time alone, while it is visible. */
 function showFigures() {
   if (document.hidden) return;
   const nowMs = now();
@@ -320,7 +320,7 @@ function showFigures() {
   if (session) at("received").textContent = (session.receivedCharacters / 1e6).toFixed(2);
 }
 
-/** Follow books slowly while the tab is hidden: updates out of sight would use up the allowance. */
+/** Receive books slowly while the tab is hidden, because invisible updates would use up the allowance. */
 function hide(away) {
   if (hidden === away) return;
   hidden = away;
@@ -359,7 +359,7 @@ function begin() {
   }
   for (const wanted of state.panels) addPanel(wanted);
   if (state.ignored.length) {
-    ignored = `Not a pair such as BTC/USDT, so not shown: ${state.ignored.join(", ")}.`;
+    ignored = `Not shown, because it is not a pair such as BTC/USDT: ${state.ignored.join(", ")}.`;
     notice("");
   }
   try { key ??= sessionStorage.getItem(KEY_SLOT); } catch { /* storage is off */ }
@@ -382,7 +382,7 @@ at("rate-max").addEventListener("change", () => {
 at("copy").addEventListener("click", copyAddress);
 at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
-// Another address of this page was opened in this tab: read it as at the start.
+// Another address of this page was opened in this tab: read it as on load.
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);

@@ -1,8 +1,8 @@
-// Computes totals, best prices by exchange and crossings from one update; without access to the document.
+// Computes totals, best prices by exchange and crossings from one update; does not access the document.
 
 import { decimals } from "./format.js";
 
-/** Levels as numbers, with totals from the best price to here and the largest share first. */
+/** Levels as numbers, with running totals from the best price, and the largest share first. */
 function rows(levels) {
   let total = 0;
   let cost = 0;
@@ -15,7 +15,7 @@ function rows(levels) {
   });
 }
 
-/** Every decimal text among the members of an object as a number. */
+/** Convert every decimal text among the members of an object to a number. */
 function numbers(members, names = Object.keys(members)) {
   const given = names.filter((name) => typeof members[name] === "string");
   return { ...members, ...Object.fromEntries(given.map((name) => [name, Number(members[name])])) };
@@ -28,14 +28,14 @@ const fills = (given) =>
     split: fill.split.map((part) => numbers(part, ["amount", "notional"])),
   }));
 
-/** The least amount that the service prices: what it costs is the best price, whatever the step. */
+/** The smallest amount that the service prices: its cost is the best price, whatever the step. */
 export const PROBE = "0.000000000000000001";
 const isProbe = ({ by, size }) => by === "amount" && size === Number(PROBE);
 
-/** What is shown of a view of the client: a double is exact enough for a screen.
- *
- * With a price step the service bins levels and takes its figures from the bins; with the fill of `PROBE`
- * they are those of the exact books again, and `binned` says that levels are not.
+/** Convert a view of the client for display: a double is exact enough for a screen.
+*
+* With a price step the service bins levels and computes its figures from the bins; with the fill of `PROBE`
+* the figures are those of the exact books again, and `binned` means that only the levels are not exact.
  */
 export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} }) {
   const [buys, sells] = [fills(fill.buy ?? []), fills(fill.sell ?? [])];
@@ -53,12 +53,12 @@ export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} })
   };
 }
 
-/** The figures of a view by their names on the wire, which the page uses. */
+/** The figures of a view by their names on the wire, as used by the page. */
 const statsOf = ({ bestBid, bestAsk, spread, spreadPercent, midPrice, crossed }) => ({
   best_bid: bestBid, best_ask: bestAsk, spread, spread_percent: spreadPercent, mid_price: midPrice, crossed,
 });
 
-/** Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, the nearest first. */
+/** Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, nearest first. */
 function horizonsOf(coverage) {
   const side = (name, nearest) =>
     Object.entries(coverage)
@@ -75,7 +75,7 @@ export function unknownAt({ horizons }, side, price) {
   return horizons[side].slice(0, known < 0 ? undefined : known).map(({ exchange }) => exchange);
 }
 
-/** The figures of a best bid and a best ask; null where a side is empty. */
+/** The figures of a best bid and a best ask; null if a side is empty. */
 function exactStats(bid, ask) {
   const best = { best_bid: bid, best_ask: ask };
   if (bid === null || ask === null) return { ...best, mid_price: null, spread: null, spread_percent: null, crossed: false };
@@ -85,7 +85,7 @@ function exactStats(bid, ask) {
   return { ...best, mid_price: mid, spread, spread_percent: (100 * spread) / mid, crossed: bid >= ask };
 }
 
-/** What each exchange has of each side, of the delivered levels. */
+/** The amount of each exchange on each side, over the delivered levels. */
 export function shareOf(side) {
   const amounts = new Map();
   let total = 0;
@@ -98,7 +98,7 @@ export function shareOf(side) {
   return { of: (exchange) => (total ? (amounts.get(exchange) ?? 0) / total : 0) };
 }
 
-/** How much more there is of bids (above 0) or of asks (below) in the best `count` levels a side. */
+/** By how much bids (above 0) or asks (below 0) predominate in the best `count` levels per side. */
 export function imbalance({ bids, asks }, count) {
   if (!bids.length || !asks.length) return null;
   const [bid, ask] = [bids, asks].map((side) => side[Math.min(count, side.length) - 1].total);
@@ -116,7 +116,7 @@ function bestOf(side) {
   return [...best.values()];
 }
 
-/** What buying on one exchange and selling on another gives: `left` is of one unit, after both fees. */
+/** The result of buying on one exchange and selling on another: `left` is per unit, after both fees. */
 function pairOf(buy, sell, feeOf) {
   const gap = sell.price - buy.price;
   const fees = (buy.price * feeOf(buy.exchange) + sell.price * feeOf(sell.exchange)) / 100;
@@ -124,9 +124,9 @@ function pairOf(buy, sell, feeOf) {
 }
 
 /**
- * Pairs of exchanges of which one bids at or above the ask of the other, best after fees first.
+ * Pairs of exchanges where one bids at or above the ask of the other, best after fees first.
  *
- * `feeOf` gives the taker fee of an exchange in percent.
+ * `feeOf` returns the taker fee of an exchange in percent.
  */
 export function crossings({ bids, asks }, feeOf) {
   const sellers = bestOf(bids);
@@ -137,26 +137,26 @@ export function crossings({ bids, asks }, feeOf) {
   return pairs.sort((a, b) => b.left - a.left);
 }
 
-/** Up to `count` pairs of exchanges whose ask and bid are nearest, the nearest first. */
+/** Up to `count` pairs of exchanges with the nearest ask and bid, nearest first. */
 export function nearest({ bids, asks }, feeOf, count) {
-  // The best of each side hold them, and one more: only an exchange's pair with itself is left out.
+  // The best of each side, and one more, contain them: only the pair of an exchange with itself is excluded.
   const [sellers, buyers] = [bids, asks].map((side) => bestOf(side).slice(0, count + 1));
   const pairs = buyers.flatMap((buy) =>
     sellers.filter(({ exchange }) => exchange !== buy.exchange).map((sell) => pairOf(buy, sell, feeOf)));
   return pairs.sort((a, b) => b.gap - a.gap).slice(0, count);
 }
 
-/** What a fill costs with fees: the sum of fees, and the average price after them. */
+/** The cost of a fill with fees: the sum of fees, and the average price including them. */
 export function withFees(fill, direction, feeOf) {
   const sign = direction === "buy" ? 1 : -1;
   const fees = fill.split.reduce((sum, part) => sum + (part.notional * feeOf(part.exchange)) / 100, 0);
   return { fees, average: fill.amount ? (fill.notional + sign * fees) / fill.amount : null };
 }
 
-/** How far a price is from the mid, in percent of it. */
+/** The distance of a price from the mid, in percent of the mid. */
 export const distanceOf = (price, mid) => (100 * (price - mid)) / mid;
 
-/** The totals by distance from the mid as one x axis and two lines; prices of a crossed market are put in order. */
+/** The totals by distance from the mid as one x axis and two lines; prices of a crossed market are sorted. */
 export function depthLines({ bids, asks }, mid) {
   const points = [
     ...bids.map(({ price, total }) => [distanceOf(price, mid), total, null]),
@@ -165,7 +165,7 @@ export function depthLines({ bids, asks }, mid) {
   return [0, 1, 2].map((column) => points.map((point) => point[column]));
 }
 
-/** Counts what came in the last seconds. */
+/** Counts the events of the last seconds. */
 export class Rate {
   #times = [];
   constructor(windowMs) {
@@ -178,7 +178,7 @@ export class Rate {
     this.#forget(now);
     return this.#times.length / (this.windowMs / 1_000);
   }
-  /** The same between the first and the last of them; 0 of fewer than three. */
+  /** The rate between the first and the last of them; 0 for fewer than three. */
   between(now) {
     this.#forget(now);
     if (this.#times.length < 3) return 0;

@@ -1,4 +1,4 @@
-// The list of exchanges in the drawer: which are subscribed, and which have a colour on the page.
+// The list of exchanges in the drawer: which ones are subscribed, and which have a colour on the page.
 
 import { followPicks, hueOf, paint, pick, PICKED_MAX, pickedCount } from "./palette.js";
 
@@ -13,8 +13,8 @@ export class Choice {
   #recoloured;
 
   /**
-   * `chosen` names the exchanges that are ticked at first, null for all. `changed(names)`, null for all, `found(text)` and
-   * `recoloured()` are called after what the reader did.
+   * `chosen` lists the exchanges that are ticked at first, null for all. `changed(names)`, with null for all,
+   * `found(text)` and `recoloured()` are called after an action of the user.
    */
   constructor(at, { chosen, changed, found, recoloured }) {
     this.#at = at;
@@ -67,14 +67,14 @@ export class Choice {
     this.#changed(names.length < inputs.length ? names : null);
   }
 
-  /** Show the exchanges whose name contains what was typed; the choice stays as it is. */
+  /** Show the exchanges whose name contains the search text; the choice is unchanged. */
   #find() {
     const wanted = this.#at("find").value.trim().toLowerCase();
     for (const row of this.#box.children) row.hidden = !row.textContent.includes(wanted);
     this.#found(wanted);
   }
 
-  /** Tick or clear every exchange that is shown. */
+  /** Tick or clear all visible exchanges. */
   #tick(checked) {
     for (const each of this.#inputs) if (!each.closest(".choice").hidden) each.checked = checked;
     this.#tell();

@@ -1,12 +1,12 @@
-// A clock that continues while the computer sleeps, unlike `performance.now()` on some systems, and the delay of
-// updates: on a slow connection they wait in buffers, although each looks new.
+// A clock that continues while the computer sleeps, unlike `performance.now()` on some systems, and the delay
+// of updates: on a slow connection they wait in buffers, although each one looks new.
 
 const SLEPT_MS = 1_000; // minimum jump of the clock after a sleep; setting the clock looks the same
 
 let offset = Date.now() - performance.now();
 let slept = 0;
 
-/** Milliseconds since the page was opened, never less than before. */
+/** Milliseconds since the page was opened; never decreases. */
 export function now() {
   const ahead = Date.now() - performance.now() - offset;
   offset += ahead;
@@ -15,14 +15,15 @@ export function now() {
 }
 
 /**
- * How late updates come, by the times that the service writes into them. Its clock and ours differ by what the quickest
- * update took, or by more where one of them was set: an update that follows an answer is younger than the question.
+ * Measures the delay of updates from the service's timestamps. The offset between its clock and ours is taken from
+ * the fastest update, or is larger if a clock was set back: an update that follows an answer is younger than the
+ * request.
  */
 export class Lateness {
   #least = Infinity;
   #askedMs = null;
 
-  /** How many milliseconds late the update is that comes now. */
+  /** The delay in milliseconds of the update that arrives now. */
   of(timestamp) {
     const nowMs = Date.now();
     const took = nowMs - Date.parse(timestamp);
@@ -33,7 +34,7 @@ export class Lateness {
     return Math.max(0, took - this.#least) || 0;
   }
 
-  /** A question of this time was answered. */
+  /** Record that a request sent at this time was answered. */
   answered(askedMs) {
     this.#askedMs = askedMs;
   }

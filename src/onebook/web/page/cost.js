@@ -26,7 +26,7 @@ export class Cost {
   #timer = 0;
   #shown = null;
 
-  /** `changed(size, by)` is called for a new size that is valid. */
+  /** `changed(size, by)` is called for each new valid size. */
   constructor(root, { size, by, feeOf, changed }) {
     this.feeOf = feeOf;
     this.#size = root.querySelector(".size");
@@ -62,14 +62,14 @@ export class Cost {
     this.#by.addEventListener("change", edited);
   }
 
-  /** Set the size, without asking for it. */
+  /** Set the size without requesting it. */
   choose(size, by) {
     this.#size.value = size;
     this.#by.value = by;
     this.#size.setAttribute("aria-invalid", "false");
   }
 
-  /** Name the currencies of the symbol in the unit of the size. */
+  /** Show the symbol's currencies in the unit of the size. */
   name(symbol) {
     const [base, quote] = symbol.split("/");
     this.#by.options[0].text = base;
@@ -106,7 +106,7 @@ export class Cost {
     if (this.#details.open) this.#showSplit(found);
   }
 
-  /** The fees changed. */
+  /** Handle changed fees. */
   again() {
     if (this.#shown) this.show(...this.#shown);
   }
@@ -123,7 +123,7 @@ export class Cost {
     this.#split.replaceChildren();
   }
 
-  /** Whether a fill is of the size that is in the box now. */
+  /** Whether a fill is for the size that is in the box now. */
   #asked({ size, by }) {
     const wanted = sizeOf(this.#size.value);
     return wanted !== null && Number(wanted) === size && by === this.#by.value;
@@ -138,7 +138,7 @@ export class Cost {
     hide(this.#shortage, !text);
   }
 
-  /** Where the books do not hold the size, and whose books are not known far enough. */
+  /** Where the books do not cover the size, and whose books are not known far enough. */
   #say(found) {
     const unit = this.names[found[0].by === "amount" ? "base" : "quote"];
     const short = found.flatMap((fill, at) => {

@@ -21,7 +21,7 @@ export class Crossed {
     this.#list = root.querySelector(".pairs");
   }
 
-  /** Take in a book as it was at `atMs`. */
+  /** Add a book as of `atMs`. */
   show(book, price, atMs) {
     this.#price = price;
     // Bins hide the quotes of single exchanges; only the best overall are known.
@@ -34,7 +34,7 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
-  /** Write the sentence, called with each update; the pairs too if they are of another kind than those written. */
+  /** Write the sentence, on each update; the pairs only if their kind differs from those written. */
   write(nowMs, live) {
     if (this.#kind !== this.#written) this.showFigures(nowMs, live);
     else this.#say(this.#book, this.#sinceMs(nowMs), live);
@@ -52,7 +52,7 @@ export class Crossed {
     this.#say(this.#book, sinceMs, live);
   }
 
-  /** Which pairs there are: crossing ones, the last that did, or the nearest; of bins fewer are known. */
+  /** The pairs to show: crossed ones, the last crossed ones, or the nearest; for bins less is known. */
   get #kind() {
     const { count, spread } = this.#book;
     const kind = count ? "crossing" : this.#last ? "past" : "near";
@@ -68,7 +68,7 @@ export class Crossed {
     this.names = { base, quote };
   }
 
-  /** Without updates nothing is known of crossings; the last one stays in mind for the next book. */
+  /** Without updates nothing is known about crossings; the last one is kept for the next book. */
   withdraw() {
     this.#book = null;
     this.#written = "";
@@ -129,7 +129,7 @@ const minus = (text) => text.replace("-", "−");
 
 const LINES = [["span", "b", "span"], ["span", "b", "span"], ["span", "span"]]; // to buy, to sell, the result
 
-/** A pair in lines of its own, so that a longer text moves no other. */
+/** A pair with a line for each part, so that a longer text moves no other. */
 function item() {
   const element = document.createElement("li");
   for (const names of LINES) {

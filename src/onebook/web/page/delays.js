@@ -16,7 +16,7 @@ export class Delays {
   #oldest = 0; // number of the first point
   #points = new Map(); // by exchange: ring buffer of POINTS ages, NaN without data
 
-  /** Take in the ages of an update that came so late; who is not among them has no data. */
+  /** Add the ages of an update that was this late; exchanges without an age have no data. */
   add(ages, lateMs, nowMs) {
     this.#advance(Math.floor(nowMs / EVERY_MS));
     const at = this.newest % POINTS;
@@ -45,12 +45,12 @@ export class Delays {
     this.newest = -1;
   }
 
-  /** How many points there are of any exchange. */
+  /** The maximum number of points of any exchange. */
   get length() {
     return Math.max(POINTS_MIN, Math.min(POINTS, this.newest + 1 - this.#oldest));
   }
 
-  /** The ages of an exchange, the oldest first; the last of them may still grow. */
+  /** The ages of an exchange, oldest first; the last one may still grow. */
   of(exchange) {
     const points = this.#points.get(exchange);
     if (!points) return [];
@@ -59,13 +59,13 @@ export class Delays {
   }
 }
 
-/** The median and the highest of the known ages; null if there are none. */
+/** The median and the maximum of the known ages; null if there are none. */
 export function figuresOf(ages) {
   const known = ages.filter((age) => !Number.isNaN(age)).sort((a, b) => a - b);
   return known.length ? { median: known[Math.floor((known.length - 1) / 2)], highest: known.at(-1) } : null;
 }
 
-/** The line of ages as an SVG path: the later at the right, the older data higher; without data it has a gap. */
+/** The line of ages as an SVG path: time to the right, older data higher; without data the line has a gap. */
 export function pathOf(ages) {
   let path = "";
   let drawn = false;
@@ -97,7 +97,7 @@ export class Sparkline {
     cell.append(this.#picture);
   }
 
-  /** Draw what is known of an exchange, once a point. */
+  /** Draw the data of an exchange, once per point. */
   show(delays, exchange) {
     if (delays.newest === this.#drawn) return;
     this.#drawn = delays.newest;

@@ -1,8 +1,12 @@
-// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It subscribes to
-// a second view of the symbol, in bins that span the range chosen by the user: updated once a second while the chart or
-// the heat map is visible, every five seconds otherwise, because the heat map and the ladder use it too. A crosshair moves
-// by mouse, finger and keys; a zoom outlives updates. The wheel zooms only with Ctrl (which is also how a touchpad pinch
-// arrives) or while the chart has the focus; otherwise it scrolls the page.
+// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It
+// subscribes
+// to a second view of the symbol, in bins that span the range chosen by the user: updated once a second while the
+// chart
+// or the heat map is visible, every five seconds otherwise, because the heat map and the ladder use it too. The
+// crosshair
+// moves by mouse, finger and keys; a zoom outlives updates. The wheel zooms only with Ctrl (which a touchpad pinch
+// also
+// sends) or while the chart has the focus; otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour, labels } from "./colour.js";
@@ -25,7 +29,7 @@ const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
 
-/** The options of a view whose levels span a range; the current options `before` are kept while they do. */
+/** The options of a view whose levels span a range; the current options `before` are kept while they suffice. */
 export function reaching(range, mid, before = null) {
   const all = range === "all";
   const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
@@ -130,19 +134,19 @@ export class Depth {
     this.#accepted = true;
   }
 
-  /** The view was refused, for example because the key has too many. Other options are requested again. */
+  /** Handle a refusal of the view, for example because the key has too many. Other options are requested again. */
   refused({ message }) {
     this.#refusal = message;
     this.#report();
   }
 
-  /** The view has changed. */
+  /** Handle a change of the view. */
   update({ bids, asks, marketStats, coverage }) {
     this.coverage = coverage;
     if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
   }
 
-  /** Draw the newest book, unless drawn already. */
+  /** Draw the newest book unless it is drawn already. */
   show(mid, nowMs) {
     if (!this.#unread || !mid) return;
     this.#book = readBook(this.#unread);
@@ -158,7 +162,7 @@ export class Depth {
     if (!this.#book) return;
     this.#lines = depthLines(this.#book, this.#mid);
     if (!this.#chart) this.#rebuild();
-    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after this frame's text updates
+    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // now, not after this frame's text updates
   }
 
   /** Update the text after a new book. */
@@ -196,7 +200,7 @@ export class Depth {
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
   }
 
-  /** The distances that are shown without a zoom. */
+  /** The distances that are visible without a zoom. */
   #whole() {
     const wide = this.#range === "all" ? null : Number(this.#range);
     const all = this.#lines[0];
@@ -258,7 +262,7 @@ export class Depth {
     act();
   }
 
-  /** What the crosshair is at, what a zoom shows, or how many books are known as far as the range. */
+  /** Describe what the crosshair points at, what a zoom shows, or how many books are known throughout the range. */
   #report() {
     const at = this.#chart?.cursor.idx;
     let text = this.#refusal;
@@ -279,7 +283,7 @@ export class Depth {
     write(this.#text, text);
   }
 
-  /** How many books are known at both ends of what is shown. */
+  /** How many books are known at both ends of the visible range. */
   #known() {
     const { min, max } = this.#zoom ?? this.#whole();
     return [["bids", min], ["asks", max]].map(([side, distance]) => {
@@ -288,7 +292,7 @@ export class Depth {
     });
   }
 
-  /** A price without what computing it from a distance added. */
+  /** A price without the digits that computing it from a distance added. */
   #exact(price) {
     return Number(price.toPrecision(10));
   }
@@ -317,7 +321,7 @@ export class Depth {
         drawClear: [(chart) => this.#shadeUnknown(chart)],
         draw: [(chart) => this.#drawKnown(chart)],
         setCursor: [() => this.#report()],
-        // A drag: keep the range that uPlot shows through updates.
+        // After a drag: keep uPlot's range through updates.
         setSelect: [(chart) => {
           if (chart.select.width > 0) {
             const [from, to] = [chart.select.left, chart.select.left + chart.select.width];
@@ -340,7 +344,7 @@ export class Depth {
     ctx.restore();
   }
 
-  /** How many books are known at each distance, as a line, with a mark on the axis where the book of an exchange ends. */
+  /** Draw the number of known books by distance as a line, with a mark on the axis where an exchange's book ends. */
   #drawKnown(chart) {
     if (!this.#book?.books) return;
     const { ctx, bbox: { left, top, width, height } } = chart;
@@ -380,7 +384,7 @@ export class Depth {
     ctx.restore();
   }
 
-  /** Where the end of a book is on the canvas, at the edges if it is beyond them. */
+  /** Where the end of a book is on the canvas, clamped to its edges. */
   #placeOf(chart, { price }) {
     const { left, width } = chart.bbox;
     return Math.max(left, Math.min(left + width, chart.valToPos(distanceOf(price, this.#mid), "x", true)));

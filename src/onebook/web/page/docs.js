@@ -1,6 +1,6 @@
-// The documentation: search over an index made by the server, and a button that copies code.
+// The documentation: search over an index built by the server, and a button that copies code.
 const SHOWN_MAX = 12;
-const AROUND = 90; // characters beside a hit
+const AROUND = 90; // characters around a hit
 const COPIED_MS = 1_500;
 
 const element = (name, text, attributes = {}) =>
@@ -11,7 +11,7 @@ const element = (name, text, attributes = {}) =>
 const WORDS_MAX = 3; // matches per text that count towards its rank
 const wordsOf = (text) => text.split(/[^\p{L}\p{N}_]+/u);
 
-/** Sections that hold every word, best first: words in headings count more, whole words too, each time. */
+/** Sections that contain every word, best first: words in headings, whole words and repeated words count more. */
 export const find = (index, query) => {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const scored = [];
@@ -61,7 +61,7 @@ const startSearch = (form) => {
       list.replaceChildren();
       return;
     }
-    if (query !== asked) return; // the user has typed more meanwhile
+    if (query !== asked) return; // the user has typed more since
     const more = hits.length > SHOWN_MAX ? `, the best ${SHOWN_MAX} shown` : "";
     count.textContent = hits.length ? `${hits.length} found${more}` : `No page contains all of “${query}”.`;
     list.replaceChildren(...hits.slice(0, SHOWN_MAX).map((hit) => {
@@ -128,7 +128,7 @@ const addCopy = (pre) => {
 
 // Wide tables
 
-/** Only what scrolls is a stop of the keyboard. */
+/** Make only scrollable elements keyboard-focusable. */
 const reachIfCut = ({ target }) => {
   if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
   else target.removeAttribute("tabindex");
@@ -140,7 +140,7 @@ if (form) {
   document.querySelectorAll("main pre").forEach(addCopy);
   const sizes = new ResizeObserver((seen) => seen.forEach(reachIfCut));
   document.querySelectorAll("main .wide").forEach((each) => sizes.observe(each));
-  // On a narrow screen the contents are above the text, closed so that the text is visible.
+  // On a narrow screen the contents are above the text, and closed so that the text is visible.
   const contents = document.querySelector(".contents");
   if (matchMedia("(max-width: 56rem)").matches) contents.removeAttribute("open");
   contents.dataset.read = "yes";

@@ -3,7 +3,7 @@
 
 const SLOT = "onebook.drawer";
 const WIDE = "(min-width: 60rem)"; // as in book.css
-const FORGOTTEN = ["usage"]; // its report has the key in its URL, so the user must open it again
+const FORGOTTEN = ["usage"]; // its report has the key in its URL, so the user must open it each time
 
 export class Drawer {
   #drawer;
@@ -25,13 +25,13 @@ export class Drawer {
     matchMedia(WIDE).addEventListener("change", () => this.#drawer.open && this.#close());
   }
 
-  /** Show it as it was left, without taking the focus; never over the books. */
+  /** Restore its last state without taking the focus; never over the books. */
   restore() {
     if (this.#kept().shown && matchMedia(WIDE).matches) this.#drawer.open = true;
     this.#said();
   }
 
-  /** The session is over: nothing is remembered of that. */
+  /** Close it at the end of the session, without storing that. */
   hide() {
     if (this.#drawer.open) this.#drawer.close();
     this.#said();

@@ -25,7 +25,7 @@ export class Fees {
   /** The fee of an exchange in percent. */
   of = (exchange) => this.#own[exchange] ?? this.#others;
 
-  /** One input for each exchange; an empty one stands for the fee of all others. */
+  /** One input per exchange; an empty one stands for the common fee. */
   list(exchanges) {
     this.rows.replaceChildren(
       ...exchanges.map((name) => {
@@ -67,7 +67,7 @@ export class Fees {
     this.#save();
   }
 
-  /** Another tab has changed them. */
+  /** Handle a change made in another tab. */
   #reload() {
     this.#load();
     this.#show();

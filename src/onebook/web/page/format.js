@@ -15,7 +15,7 @@ export function fixed(value, decimals) {
   return format.format(value);
 }
 
-/** How many decimals the numbers need, up to `max`: exponents such as 1e-7 count too. */
+/** The number of decimals that the numbers need, up to `max`; exponents such as 1e-7 are counted too. */
 export function decimals(values, max) {
   let most = 0;
   for (const value of values) {
@@ -27,13 +27,14 @@ export function decimals(values, max) {
   return most;
 }
 
-/** An amount in a column of so many decimals: one that would become 0 is below the least shown. */
+/** An amount in a column with this many decimals; an amount that would become 0 is shown as below the smallest one.
+*/
 export function rounded(value, places) {
   const least = 10 ** -places;
   return value > 0 && value < least / 2 ? `<${fixed(least, places)}` : fixed(value, places);
 }
 
-/** Numbers with the decimals that they need together, such as the labels of an axis. */
+/** Numbers with as many decimals as they need together, such as the labels of an axis. */
 export function texts(values) {
   const places = decimals(values.map((value) => Number(value.toPrecision(12))), PRICE_DECIMALS_MAX);
   return values.map((value) => fixed(value, places));
@@ -45,18 +46,18 @@ export function unitOf(largest) {
   return largest >= 1e8 ? { unit: 1e6, suffix: "M" } : { unit: 1, suffix: "" };
 }
 
-/** Decimals that leave an amount about six digits. */
+/** Decimals that give an amount about six digits. */
 export function amountDecimals(largest) {
   if (!(largest > 0)) return 2;
   return Math.min(8, Math.max(0, 5 - Math.floor(Math.log10(largest))));
 }
 
-/** Of a column: more decimals at once, fewer after a while, or it would change its width to and fro. */
+/** Decimals of a column: more immediately, fewer only after a while, so that its width does not flicker. */
 export class Places {
   #count = 0;
   #neededMs = -Infinity;
 
-  /** How many to write where so many are needed now. */
+  /** The number of decimals to write if this many are needed now. */
   of(needed, nowMs) {
     if (needed >= this.#count || nowMs - this.#neededMs >= FEWER_AFTER_MS) {
       this.#count = needed;
@@ -66,20 +67,20 @@ export class Places {
   }
 }
 
-/** A number with about six digits, however small it is; of a large one all before the point. */
+/** A number with about six digits, however small; for a large one, all digits before the point. */
 export function sixDigits(value) {
   if (!value) return "0";
   return fixed(value, Math.min(20, Math.max(0, 5 - Math.floor(Math.log10(Math.abs(value))))));
 }
 
-/** Steps to bin prices to: powers of ten and their halves, from about the finest useful one. */
+/** Steps for binning prices: powers of ten and their halves, from about the finest useful one. */
 export function groupSteps(price) {
   if (!(price > 0)) return [];
   const finest = Math.floor(Math.log10(price)) - 5;
   return [0, 1, 2, 3].flatMap((up) => [power(finest + up), power(finest + up, 5)]);
 }
 
-/** The least step of 1, 2 or 5 times a power of ten that is not below a value, as decimal text. */
+/** The smallest step of 1, 2 or 5 times a power of ten that is not below a value, as decimal text. */
 export function stepFrom(value) {
   const exponent = Math.floor(Math.log10(value));
   const times = [1, 2, 5].find((each) => each * 10 ** exponent >= value * (1 - 1e-9));
@@ -90,7 +91,7 @@ function power(exponent, times = 1) {
   return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
 }
 
-/** The first names, and how many more. */
+/** The first names, and the number of further ones. */
 export function listOf(names) {
   const more = names.length - NAMED_MAX;
   return names.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
@@ -111,23 +112,24 @@ export function age(ms) {
   return ms < 60_000 ? `${Math.floor(ms / 1000)} s` : `${Math.floor(ms / 60_000)} min`;
 }
 
-/** The age of a quote: finer, because it decides whether a crossing can be true. */
+/** The age of a quote: more precise, because it decides whether a crossing can be real. */
 export function quoteAge(ms) {
   if (!(ms >= 0)) return "age unknown";
   return ms < 1_000 ? `${Math.round(ms)} ms` : ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : age(ms);
 }
 
-/** How long ago; what is not live is never "now". */
+/** A time ago; "now" only while live. */
 export function ago(ms, live = true) {
   return live && ms < 1000 ? "now" : `${age(ms)} ago`;
 }
 
-/** A signed number, with a real minus. */
+/** A signed number, with a true minus sign. */
 export function signed(value, places) {
   return `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), places)}`;
 }
 
-/** Per cent of a price with four decimals, or two digits if there would be fewer: a spread above 0 is not 0.0000. */
+/** Per cent of a price with four decimals, or with two digits if there would be fewer: a spread above 0 is not
+0.0000. */
 export function finePercent(value) {
   const size = Math.abs(value);
   return value.toFixed(size > 0 && size < 0.001 ? Math.min(12, 1 - Math.floor(Math.log10(size))) : 4);

@@ -1,9 +1,9 @@
-// The heat map of liquidity: price x time x amount of the last minutes, with the best bid and ask as lines over it and,
-// along the time axis, where the market was crossed, exchanges were lost and prices were withdrawn.
+// The heat map of liquidity: price x time x amount over the last minutes, with the best bid and ask as lines. Marks
+// along the time axis show where the market was crossed, exchanges were lost, and prices were withdrawn.
 //
 // Each second is one column of a hidden canvas (`ring`), painted once and again with each update in that second;
-// the visible canvas is a copy of it in at most two pieces. It is repainted only if its prices, colours or
-// size change. Sizes are from observers, so that updates do not read the layout.
+// the visible canvas is a copy of it in at most two pieces. The ring is repainted only if its prices, colours or size
+// change. Sizes come from observers, so that updates do not read the layout.
 
 import { colour, labels } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
@@ -57,7 +57,7 @@ export class Heat {
   #drawnMs = -Infinity;
   #sight;
 
-  /** `text` says what is pointed at, `spoken` the same to those who move by keys. */
+  /** `text` describes the cell that is pointed at, `spoken` the same for keyboard users. */
   constructor(element, text, spoken, range = "all") {
     this.range = range;
     this.#element = element;
@@ -80,22 +80,23 @@ export class Heat {
     [this.#base, this.#quote] = symbol.split("/");
   }
 
-  /** Per cent of the mid on each side, or "all": as far as the book goes. */
+  /** The range in per cent of the mid on each side, or "all": as far as the book extends. */
   set range(range) {
     this.liquidity.percent = range === "all" ? null : Number(range);
   }
 
-  /** Whether it can be seen. */
+  /** Whether it is visible. */
   get visible() {
     return this.#sight.visible;
   }
 
-  /** A book that reaches further, in bins of `unit`: its levels are shown with the best prices of the next updates. */
+  /** Add a book with a longer range, in bins of `unit`: its levels are shown with the best prices of the next
+  updates. */
   reach(book, unit, nowMs) {
     this.#far = { book, unit, nowMs };
   }
 
-  /** Take in a book; `left` are the exchanges that are not in it, `unit` the step of its levels. */
+  /** Add a book; `left` are the exchanges missing from it, `unit` is the step of its levels. */
   add(book, left, nowMs, unit = 0) {
     const far = this.#far && nowMs - this.#far.nowMs < FAR_MS ? this.#far : { book, unit };
     this.liquidity.add({ ...far.book, stats: book.stats }, left, nowMs, far.unit);
@@ -108,14 +109,14 @@ export class Heat {
     this.#draw();
   }
 
-  /** The prices are withdrawn. */
+  /** Withdraw the prices. */
   gap(nowMs) {
     this.#far = null;
     this.liquidity.gap(nowMs);
     this.#draw();
   }
 
-  /** Time goes on, with the last book or without one; called twice a second. */
+  /** Advance the time, with or without a current book; called twice a second. */
   advance(nowMs) {
     this.liquidity.advance(nowMs);
     if (!this.#sight.visible) return;
@@ -155,7 +156,7 @@ export class Heat {
     this.#repaint();
   }
 
-  /** Another zoom or another screen: the size may be the same, the pixels are not. */
+  /** Handle another zoom or screen: the size may be the same, but the pixels are not. */
   #watchScale() {
     const query = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
     query.addEventListener("change", () => {
@@ -194,7 +195,7 @@ export class Heat {
 
   // Painting
 
-  /** Keep the market in the middle of what is shown; true if what is shown has moved. */
+  /** Keep the market in the middle of the visible prices; true if they have moved. */
   #centre() {
     const { liquidity } = this;
     const mid = liquidity.mid(liquidity.last);
@@ -251,13 +252,13 @@ export class Heat {
     }
   }
 
-  /** How many columns are shown. */
+  /** The number of visible columns. */
   get span() {
     const { first, last } = this.liquidity;
     return this.#span ?? SPANS.find((each) => each > last - first) ?? SPANS.at(-1);
   }
 
-  /** Draw the ring, so that the newest column is at the right. */
+  /** Draw the ring so that the newest column is at the right. */
   #show() {
     const { liquidity } = this;
     const context = this.#context;
@@ -279,7 +280,7 @@ export class Heat {
     if (this.#cursor) this.#cross();
   }
 
-  /** The best price of a side over the columns; without a book it has a gap. */
+  /** Draw the best price of a side across the columns; without a book the line has a gap. */
   #line(best, first, from, width) {
     const { liquidity } = this;
     const context = this.#context;
@@ -299,7 +300,7 @@ export class Heat {
     context.stroke();
   }
 
-  /** Where the market was crossed, in the upper lane; outages in the lower one; lost exchanges over both. */
+  /** Mark crossings in the upper lane, outages in the lower one, and lost exchanges across both. */
   #marks(from, span, width) {
     const top = this.#plot.height;
     const lane = (LANES * this.#scale) / 3;
@@ -323,7 +324,7 @@ export class Heat {
     context.fill();
   }
 
-  /** Prices at the right and times below; they stay until one of them changes. */
+  /** Draw prices at the right and times below, only if one of them changes. */
   #axes() {
     const { liquidity } = this;
     const context = this.#context;
@@ -382,7 +383,7 @@ export class Heat {
 
   #move(cursor, spoken = false) {
     this.#cursor = cursor;
-    if (this.#stale) this.#draw(); // the words below are of the newest amounts
+    if (this.#stale) this.#draw(); // the description uses the newest amounts
     else this.#show();
     write(this.#text, cursor ? this.at(this.liquidity.last - cursor.back, cursor.bin) : this.#legend());
     if (spoken) write(this.#spoken, this.#text.textContent);
@@ -435,7 +436,7 @@ export class Heat {
 
   // Text
 
-  /** What a cell shows. */
+  /** Describe a cell. */
   at(column, bin) {
     const { liquidity } = this;
     const when = new Date(performance.timeOrigin + column * COLUMN_MS).toLocaleTimeString();
@@ -466,7 +467,7 @@ export class Heat {
     return `Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}. ${HINT}`;
   }
 
-  /** The text alternative: where most stood, where the price went, and what is marked. */
+  /** The text alternative: where most liquidity was, how the price moved, and what is marked. */
   summary() {
     const { liquidity } = this;
     const { first, last, step } = liquidity;
@@ -503,7 +504,7 @@ function lasting(seconds) {
   return seconds >= 60 && seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
 }
 
-/** The four channels of a CSS colour, however it is written. */
+/** The four channels of a CSS colour in any notation. */
 function rgba(text) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 1;
@@ -517,7 +518,7 @@ function mixed(some, others, part) {
   return some.map((each, at) => Math.round(each + (others[at] - each) * part));
 }
 
-/** A pixel as one number, in the order of bytes of an ImageData on little-endian machines, which all browsers run on. */
+/** A pixel as one number, in the byte order of ImageData on little-endian machines, where all browsers run. */
 function packed([red, green, blue, alpha]) {
   return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }

@@ -1,4 +1,5 @@
-// Mid price and spread of the last minutes, one point a second; kept only while the page is open. Without a mid price,
+// Mid price and spread of the last minutes, one point per second; kept only while the page is open. Without a mid
+// price,
 // because a side was empty or the connection was lost, the lines have a gap.
 
 import { colour, labels } from "./colour.js";
@@ -29,7 +30,7 @@ export class History {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
   }
 
-  /** Take in the figures of an update; both are null where a side is empty. */
+  /** Add the figures of an update; both are null if a side is empty. */
   add({ mid_price: mid, spread }, nowMs) {
     if (mid == null) return this.gap(nowMs);
     const further = nowMs >= this.#nextMs;
@@ -39,7 +40,7 @@ export class History {
     if (!this.#chart || (further && this.#sight.visible)) this.#draw();
   }
 
-  /** No line goes from the last point to the next one. */
+  /** Interrupt the line between the last point and the next one. */
   gap(nowMs) {
     if (this.#lines[1].at(-1) == null) return; // no point, or a gap
     this.#nextMs = -Infinity;
@@ -60,7 +61,7 @@ export class History {
     if (this.#chart) this.#report();
   }
 
-  /** Say how old the last point is, which without updates is not now. */
+  /** Show the age of the last point, which without updates is not now. */
   showFigures(nowMs, live) {
     this.#when = live ? "now" : ago(nowMs - this.#addedMs, false);
     this.write();
@@ -114,7 +115,7 @@ export class History {
     const options = {
       width,
       height,
-      padding: axis.show ? [px / 2, 2 * px, 2, 2] : [2, 2, 2, 2], // half of a label is beyond the last line
+      padding: axis.show ? [px / 2, 2 * px, 2, 2] : [2, 2, 2, 2], // a label extends by half beyond the last line
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, mid: {}, spread: {} },

@@ -1,4 +1,4 @@
-// The exchanges at a level: the largest by name with their share, as many as fit in their column.
+// The exchanges at a level: the largest by name with their share, as many as fit into their column.
 
 const NAMED_MAX = 3;
 const GAP = "\u2002\u2009"; // between two names
@@ -6,7 +6,7 @@ const SWATCH = 14; // width of a colour square and its gap
 const pen = document.createElement("canvas").getContext("2d");
 const widths = new Map(); // width of each name in the canvas font
 
-/** Take the font of an element; call it where the layout is read. */
+/** Read the font of an element; call it where the layout is read. */
 export function measureIn(element) {
   const { fontWeight, fontSize, fontFamily } = getComputedStyle(element);
   pen.font = `${fontWeight} ${fontSize} ${fontFamily}`;
@@ -18,7 +18,7 @@ function widthOf(text) {
   return widths.get(text);
 }
 
-/** A share as text; nothing for one who has it all. */
+/** A share as text; empty for an exchange that has all of it. */
 export function percent(share) {
   if (share === 1) return "";
   return share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
@@ -34,8 +34,8 @@ function cut(name, room) {
 }
 
 /**
- * The largest of [exchange, amount] pairs, the largest first: [{exchange, text}] for the names that fit `room` pixels,
- * at least one, without its share or cut if it must be, and how many more there are.
+ * Select from [exchange, amount] pairs, largest first: [{exchange, text}] for the names that fit into `room` pixels,
+ * at least one, shortened or without its share if necessary, and the number of further exchanges.
  */
 export function holders(shares, room, hueOf) {
   const total = shares.reduce((sum, [, amount]) => sum + amount, 0);

@@ -1,5 +1,6 @@
-// The ladder: rows are created once, and only changed text is written. In a long ladder,
-// visible rows are written with every update, all others in turn, each about once in five seconds.
+// The ladder: rows are created once, and only changed text is written. In a long ladder, visible rows are written
+// with
+// every update, the others in turn, each about once in five seconds.
 
 import { now } from "./clock.js";
 import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
@@ -53,7 +54,7 @@ export class Ladder {
     this.recolour();
   }
 
-  /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
+  /** Make room for `count` levels per side and find the visible rows: everything that reads the layout. */
   place(count) {
     this.resize(count);
     if (!this.#room) this.#measure();
@@ -72,7 +73,7 @@ export class Ladder {
     this.#sweptAt = -Infinity;
   }
 
-  /** How wide the names of exchanges may be, and in which font. */
+  /** Set the width available for exchange names, and their font. */
   #measure() {
     const cell = this.#asks.rows[0].cells.at(-1);
     measureIn(cell);
@@ -80,7 +81,7 @@ export class Ladder {
     this.#room = Math.max(1, cell.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight));
   }
 
-  /** The reader picked other exchanges. */
+  /** Handle a changed selection of exchanges. */
   recolour() {
     mark(this.root, "data-picked", pickedCount() ? "yes" : "no");
     this.#room = 0;
@@ -88,7 +89,7 @@ export class Ladder {
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.repaint();
   }
 
-  /** Show the best levels per side; asks stand upside down, so that the best meet. */
+  /** Show the best levels per side; asks are in reverse order, so that the best prices meet. */
   show(book, nowMs) {
     const count = this.#count;
     this.#shown = { book, count };
@@ -115,7 +116,7 @@ export class Ladder {
     this.#report(false);
   }
 
-  /** Give the columns of numbers the width of their longest text. */
+  /** Set the width of the number columns to their longest text. */
   #fit(levels, { price, amount, unit, suffix }, largest) {
     const highest = Math.max(0, ...levels.map((level) => level.price));
     const texts = [fixed(highest, price), fixed(largest / unit, amount) + suffix];
@@ -138,7 +139,7 @@ export class Ladder {
     this.#shares.cover(from, to, height, cells.at(-1).offsetLeft, (at) => (at < this.#count ? asks + at * height : bids + (at - this.#count) * height));
   }
 
-  /** Rows to refresh now, in sight or not: all of them within HIDDEN_EVERY_MS. */
+  /** The rows to refresh now, visible or not: each within HIDDEN_EVERY_MS. */
   #due(rows, nowMs) {
     const share = Math.min(1, (nowMs - this.#sweptAt) / HIDDEN_EVERY_MS);
     const due = Array.from({ length: Math.ceil(rows * share) }, (_, at) => (this.#sweep + at) % rows);
@@ -147,14 +148,14 @@ export class Ladder {
     return due;
   }
 
-  /** A price as the ladder writes it; a mid price may need one more decimal. */
+  /** A price as written in the ladder; a mid price may need one more decimal. */
   price(value, more = 0) {
     return value == null ? "—" : fixed(value, this.#priceDecimals + more);
   }
 
   clear() {
     this.#shown = null;
-    this.#sweptAt = -Infinity; // the next book is written whole
+    this.#sweptAt = -Infinity; // write the next book completely
     this.#pricePlaces = new Places();
     this.#amountPlaces = new Places();
     this.#shares.clear();
@@ -162,7 +163,7 @@ export class Ladder {
     this.#report(false);
   }
 
-  /** Rows that can be seen, counted from the worst ask: from, and to before. */
+  /** The visible rows, counted from the worst ask: start and exclusive end. */
   #inSight(count) {
     const { scrollTop, clientHeight } = this.#scroller;
     const height = this.#asks.rows[0]?.element.offsetHeight || 1;
@@ -180,7 +181,7 @@ export class Ladder {
     const scroller = this.#scroller;
     const stopCentring = () => (this.#centred = false);
     for (const event of ["wheel", "touchmove"]) scroller.addEventListener(event, stopCentring, { passive: true });
-    scroller.addEventListener("pointerdown", ({ target }) => target === scroller && stopCentring()); // its scrollbar
+    scroller.addEventListener("pointerdown", ({ target }) => target === scroller && stopCentring()); // on its scrollbar
     scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
     scroller.addEventListener("pointerover", ({ target, pointerType }) => {
       if (pointerType === "mouse" && !this.#pinned) this.#pointAt(target);
@@ -196,7 +197,7 @@ export class Ladder {
     scroller.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Arrow keys go from level to level, asks above bids; Escape ends it. */
+  /** Arrow keys move from level to level, with asks above bids; Escape ends this. */
   #key(event) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.key === "Escape") {
@@ -300,7 +301,7 @@ class Row {
     this.cells[0].append(this.#bar);
   }
 
-  /** `bounded`: some exchange's book is not known here, so that the amounts are lower bounds. */
+  /** `bounded`: some exchange's book is not known here, so the amounts are lower bounds. */
   show(level, largest, places, room, bounded = false) {
     mark(this.element, "data-bounded", bounded ? "yes" : "no");
     const reach = level ? `${((100 * level.total) / largest).toFixed(1)}% 100%` : "0% 100%";
@@ -315,7 +316,7 @@ class Row {
     this.#showExchanges(level?.shares ?? [], room);
   }
 
-  /** Other colours: the next drawing writes the names again. */
+  /** Handle changed colours: the next drawing writes the names again. */
   repaint() {
     this.#shown = null;
   }
@@ -325,7 +326,7 @@ class Row {
     this.#shown = shares;
     this.#room = room;
     const { named, more } = holders(shares, room, hueOf);
-    const parts = []; // one text for each colour: every text node costs layout
+    const parts = []; // one text per colour, because every text node costs layout
     for (const { exchange, text } of named) {
       const hue = hueOf(exchange);
       if (hue || !parts.length) parts.push({ hue, text });

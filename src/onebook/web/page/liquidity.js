@@ -1,13 +1,13 @@
-// Liquidity over time: the amount at each price in each second of the last ten minutes; without access to the document.
+// Liquidity over time: the amount at each price in each second of the last ten minutes; does not access the document.
 //
-// A column has the book at the end of one second, in bins of `step` around its mid. Prices
-// outside the updates are unknown, which differs from empty. Memory is fixed: COLUMNS x ROWS numbers.
+// A column contains the book at the end of one second, in bins of `step` around its mid. Prices outside the updates
+// are unknown, which differs from empty. Memory is fixed: COLUMNS x ROWS numbers.
 
 export const COLUMNS = 600; // ten minutes
 export const COLUMN_MS = 1_000;
 export const ROWS = 192; // bins of a column
 export const EVENTS_MAX = 200; // lost exchanges that are kept
-export const CARRIED_MAX = 3; // columns that a quiet book fills; after more the page was asleep, and they stay unknown
+export const CARRIED_MAX = 3; // columns filled by a quiet book; after more the page was asleep, and they stay unknown
 export const RANGE_MAX_PERCENT = 5; // on each side, if no range is chosen
 const NUDGE = 1e-6; // of a bin: as a double, a price on the border of two bins may be slightly below it
 const SLACK = 1.3; // factor by which a step may be too fine or too coarse
@@ -47,14 +47,14 @@ export class Liquidity {
     this.#rows = rows;
   }
 
-  /** How many bins are shown: the step follows. */
+  /** Set the number of visible bins, which determines the step. */
   set rows(rows) {
     if (rows === this.#rows) return;
     this.#rows = rows;
     this.#unsuitedMs = -Infinity;
   }
 
-  /** Show this many per cent of the mid on each side; null shows the book as far as it goes. */
+  /** Show this many per cent of the mid on each side; null shows the book as far as it extends. */
   set percent(percent) {
     if (percent === this.#percent) return;
     this.#percent = percent;
@@ -73,8 +73,8 @@ export class Liquidity {
   }
 
   /**
-   * Take in a book as `readBook` has it; `left` are the exchanges that are not in it, `unit` the price step of its
-   * levels where they are binned.
+   * Add a book from `readBook`; `left` are the exchanges missing from it, `unit` is the price step of its levels
+   * if they are binned.
    */
   add({ bids, asks, stats, horizons }, left, nowMs, unit = 0) {
     const { best_bid: bid, best_ask: ask } = stats;
@@ -112,7 +112,7 @@ export class Liquidity {
     }
   }
 
-  /** Mark the exchanges that were in the book before and are not now. */
+  /** Mark the exchanges that have left the book since the last call. */
   #notice(column, left) {
     const lost = this.#left ? left.filter((name) => !this.#left.has(name)) : [];
     this.#left = new Set(left);
@@ -122,7 +122,7 @@ export class Liquidity {
     if (this.events.length > EVENTS_MAX) this.events.shift();
   }
 
-  /** Time goes on: a book that is quiet still stands, one that was withdrawn does not. */
+  /** Advance the time: a quiet book remains, a withdrawn one does not. */
   advance(nowMs) {
     const column = Math.floor(nowMs / COLUMN_MS);
     if (this.last < 0) this.last = column;
@@ -140,7 +140,7 @@ export class Liquidity {
     if (this.first >= 0) this.#rescale(closed, nowMs);
   }
 
-  /** The prices are withdrawn: from now on nothing is known. */
+  /** Withdraw the prices: from now on nothing is known. */
   gap(nowMs) {
     this.advance(nowMs);
     if (this.first < 0) return;
@@ -166,17 +166,17 @@ export class Liquidity {
 
   // Reading
 
-  /** The bin of a price: bin n holds the prices from n to n + 1 steps. */
+  /** The bin of a price: bin n covers the prices from n to n + 1 steps. */
   bin(price) {
     return Math.floor(price / this.step + NUDGE);
   }
 
-  /** Whether a column is kept and has a book. */
+  /** Whether a column is stored and has a book. */
   has(column) {
     return this.first >= 0 && column >= this.first && column <= this.last && !Number.isNaN(this.#lows[column % COLUMNS]);
   }
 
-  /** The amount in a bin; NaN where it is not known. */
+  /** The amount in a bin; NaN if unknown. */
   amount(column, bin) {
     const slot = column % COLUMNS;
     if (!this.has(column) || bin < this.bin(this.#lows[slot]) || bin > this.bin(this.#highs[slot])) return NaN;
@@ -184,7 +184,7 @@ export class Liquidity {
     return row >= 0 && row < ROWS ? this.#amounts[slot * ROWS + row] : NaN;
   }
 
-  /** Whether the amount in a bin is a lower bound: some exchange's book is not known there. */
+  /** Whether the amount in a bin is a lower bound, because some exchange's book is not known there. */
   least(column, bin) {
     const slot = column % COLUMNS;
     return bin < this.bin(this.#nearLows[slot]) || bin > this.bin(this.#nearHighs[slot]);
@@ -198,7 +198,7 @@ export class Liquidity {
     return this.#asks[column % COLUMNS];
   }
 
-  /** The middle of a column; NaN where there is no book. */
+  /** The middle of a column; NaN without a book. */
   mid(column) {
     const [bid, ask] = [this.bid(column), this.ask(column)];
     if (Number.isNaN(bid)) return ask;
@@ -211,7 +211,7 @@ export class Liquidity {
 
   // Step and colour scale
 
-  /** Choose the step for what is to be seen; another one must suit for a while, so that columns seldom change. */
+  /** Choose the step for the visible range; another one must fit for a while first, so that columns seldom change. */
   #suit(mid, reach, unit, nowMs) {
     const far = (mid * (this.#percent ?? RANGE_MAX_PERCENT)) / 100;
     const half = this.#percent === null ? Math.min(reach, far) : far;
@@ -229,7 +229,7 @@ export class Liquidity {
     if (wanted !== this.step) this.#resample(wanted, nowMs);
   }
 
-  /** Bins of another step: what a bin held is taken to be spread evenly over its known prices. */
+  /** Rebin to another step: the amount of a bin is assumed to be spread evenly over its known prices. */
   #resample(step, nowMs) {
     const before = this.step;
     this.step = step;
@@ -262,7 +262,7 @@ export class Liquidity {
     this.revision += 1;
   }
 
-  /** Make the brightest colour that of a column's largest amounts; a fainter one only after a while. */
+  /** Assign the brightest colour to a column's largest amounts; a fainter scale only after a while. */
   #rescale(column, nowMs) {
     if (!this.has(column)) return;
     const slot = column % COLUMNS;
@@ -277,7 +277,7 @@ export class Liquidity {
   }
 }
 
-/** A round step that is at least so large; of levels in bins of `unit` a multiple of that, else few would share a bin. */
+/** A round step of at least this size; for levels in bins of `unit`, a multiple of it, so that levels share bins. */
 export function stepOf(least, unit = 0) {
   const exponent = Math.floor(Math.log10(Math.max(least, unit)));
   for (let power = exponent; power <= exponent + 2; power += 1) {

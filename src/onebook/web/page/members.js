@@ -1,5 +1,5 @@
-// The exchanges of the subscription: the state that the service reports, its reason, the age of
-// their data, and their share of each side.
+// The exchanges of the subscription: the state reported by the service, its reason, the age of their data,
+// and their share of each side.
 
 import { shareOf } from "./book.js";
 import { Delays, Sparkline } from "./delays.js";
@@ -34,9 +34,9 @@ export class Members {
     this.#sight = new Sight(body, () => (this.#writtenMs = -Infinity), NO_MARGIN);
   }
 
-  /** A new subscription: the accepted begin as syncing until the first book says more.
-   *
-   * With `keep` it is the same symbol with other options: what is known of an exchange stays.
+  /** Start a new subscription: accepted exchanges are syncing until the first book arrives.
+  *
+  * With `keep` it is the same symbol with other options: known states stay.
    */
   begin(accepted, rejected, { keep = false } = {}) {
     const before = keep ? new Map(this.#rows) : new Map();
@@ -64,17 +64,17 @@ export class Members {
     for (const [exchange, row] of this.#rows) row.element.hidden = !exchange.includes(wanted);
   }
 
-  /** The reader picked other exchanges. */
+  /** Handle a changed selection of exchanges. */
   recolour() {
     for (const [exchange, row] of this.#rows) dress(row.colour, exchange);
   }
 
-  /** The connection is gone: nothing is known of any exchange. */
+  /** Handle a lost connection: no state is known. */
   lost() {
     for (const row of this.#rows.values()) this.#write(row, "unknown", "");
   }
 
-  /** Whether the states are those of now: without updates no exchange is shown as live. */
+  /** Whether the states are current: without updates no exchange is shown as live. */
   set known(known) {
     if (this.#known === known) return;
     this.#known = known;
@@ -83,7 +83,7 @@ export class Members {
     this.#sum();
   }
 
-  /** An `exchange_status` message. */
+  /** Handle an `exchange_status` message. */
   status(exchange, state, reason) {
     const row = this.#rows.get(exchange);
     if (!row) return;
@@ -91,10 +91,10 @@ export class Members {
     this.#write(row, state, reason);
   }
 
-  /** An update: an exchange left out is no longer live; one in it again is live.
-   *
-   * What `exchange_status` said stands until an update has left the exchange out, because one from
-   * before may be drawn after it.
+  /** Handle an update: an omitted exchange is no longer live; an included one is live again.
+  *
+  * A state from `exchange_status` stays until an update has omitted the exchange, because an earlier update
+  * may be drawn after it.
    */
   show(book, left, lateMs, nowMs) {
     this.#book = book;
@@ -103,15 +103,16 @@ export class Members {
     this.#delays.add(delays, lateMs, nowMs);
     for (const [exchange, row] of this.#rows) {
       const absent = left.includes(exchange);
-      if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
+      if (absent && row.state === "live") this.#write(row, "stale", "omitted from the book");
       if (!absent && row.seenOut && row.state !== "live") this.#write(row, "live", "");
       row.seenOut = absent || (row.seenOut && row.state !== "live");
       row.ageMs = absent ? undefined : book.ages[exchange];
     }
   }
 
-  /** Write the ages, which grow between updates, and the shares: some rows per call, each about once a second, because
-   * faster figures are unreadable and the layout of all rows at once takes long.
+  /** Write the ages, which grow between updates, and the shares: some rows per call, each about once a second,
+   because
+  * faster figures are unreadable and the layout of all rows together takes long.
    */
   showFigures(sinceMs, nowMs) {
     const rows = [...this.#rows];
@@ -131,7 +132,7 @@ export class Members {
     this.#next = (this.#next + count) % rows.length;
   }
 
-  /** How many are live, of how many. */
+  /** The number of live exchanges, out of all. */
   get live() {
     if (!this.#known) return "—";
     const states = [...this.#rows.values()].map((row) => row.state);
@@ -180,7 +181,7 @@ export class Members {
     row.status.replaceChildren(word, why);
   }
 
-  /** How many are in which state. */
+  /** The number of exchanges in each state. */
   #sum() {
     const counts = new Map();
     for (const { element } of this.#rows.values()) {
@@ -191,7 +192,7 @@ export class Members {
   }
 }
 
-/** What a cell writes into: a box whose text does not resize the table. */
+/** The box inside a cell that text is written to, so that it does not resize the table. */
 function figure(cell) {
   const box = document.createElement("span");
   box.className = "number";

@@ -15,7 +15,7 @@ function read() {
   return HUES.map((_, at) => (typeof names[at] === "string" ? names[at] : null));
 }
 
-/** Give an exchange the first free colour, or take its colour away. */
+/** Give an exchange the first free colour, or remove its colour. */
 export function pick(exchange, on) {
   const at = picked.indexOf(on ? null : exchange);
   if (at < 0 || (on && picked.includes(exchange))) return;
@@ -23,7 +23,7 @@ export function pick(exchange, on) {
   try { localStorage.setItem(SLOT, JSON.stringify(picked)); } catch { /* storage is off: as long as the page */ }
 }
 
-/** Call `changed` where another tab has picked. */
+/** Call `changed` when another tab changes the colours. */
 export function followPicks(changed) {
   addEventListener("storage", ({ key }) => {
     if (key !== SLOT && key !== null) return;
@@ -46,7 +46,7 @@ export function swatch() {
   return element;
 }
 
-/** Give a square the colour of an exchange; it is hidden without any. */
+/** Give a square the colour of an exchange; without a colour it is hidden. */
 export function dress(element, exchange) {
   const hue = hueOf(exchange);
   hide(element, hue === null);

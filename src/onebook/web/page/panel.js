@@ -19,10 +19,10 @@ import { hide, mark, write } from "./write.js";
 const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
 const DEPTH_MIN = 25; // minimum levels requested: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
-const OLD_MS = 1_000; // without an update, until the ladder is marked old
-const BUSY_PER_S = 1; // updates a second above which silence is not a quiet market
-const LOST_MS = 2_000; // without an update, until the prices of a book with that rate are withdrawn
-const GREY_MS = 3_000; // without an update, until those of a quiet book are grey
+const OLD_MS = 1_000; // without an update before the ladder is marked old
+const BUSY_PER_S = 1; // updates per second; above this rate, silence is not a quiet market
+const LOST_MS = 2_000; // without an update before the prices of a busy book are withdrawn
+const GREY_MS = 3_000; // without an update before the prices of a quiet book are grey
 
 export class Panel {
   subscribed = ""; // the symbol shown
@@ -32,7 +32,7 @@ export class Panel {
   #unread = null; // the newest update since the last drawing
   #book = null; // the drawn book
   #left = [];
-  #places = new Places(); // of exact prices beside a ladder of bins
+  #places = new Places(); // for exact prices beside a binned ladder
   #updatedAt = 0;
   #lateMs = 0; // delay of the last update
   #linked = false;
@@ -120,7 +120,7 @@ export class Panel {
     this.subscribe();
   }
 
-  /** Ask for the symbol. The one that is shown stays subscribed until the new one is accepted. */
+  /** Request the symbol. The shown one stays subscribed until the new one is accepted. */
   subscribe() {
     const { exchanges, depth, intervalMs } = this.#site.options(this.wanted.symbol);
     if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
@@ -144,7 +144,7 @@ export class Panel {
     if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
   }
 
-  /** The reader picked other exchanges. */
+  /** Handle a changed selection of exchanges. */
   recolour() {
     this.ladder.recolour();
     this.members.recolour();
@@ -152,7 +152,7 @@ export class Panel {
     this.draw();
   }
 
-  /** Ask again for what is subscribed, because the options of the page differ. */
+  /** Subscribe again, because the options of the page have changed. */
   follow() {
     if (document.hidden) this.depth.leave();
     if (this.#asked) this.subscribe();
@@ -165,7 +165,7 @@ export class Panel {
     this.depth.leave();
   }
 
-  /** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
+  /** Handle that no exchange is ticked: nothing is subscribed and nothing is shown as live. */
   #leaveNone() {
     this.leave();
     this.wanted.symbol = this.subscribed || this.wanted.symbol;
@@ -199,7 +199,7 @@ export class Panel {
     this.#site.settled(this);
   }
 
-  /** The last subscribe was refused; what was shown before stays. */
+  /** Handle a refusal of the last subscribe; what was shown before stays. */
   refused({ message, details }) {
     const kept = this.subscribed && this.wanted.symbol !== this.subscribed;
     this.#asked = this.#view;
@@ -213,7 +213,7 @@ export class Panel {
     this.#site.notice(message + still, details.suggestedSymbols, this);
   }
 
-  /** The view that is shown has changed, by an update that came so late. */
+  /** Handle an update of the shown view, which arrived this late. */
   update(view, lateMs) {
     const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
     const coverage = Object.keys(view.coverage).length ? view.coverage : this.depth.coverage;
@@ -228,7 +228,7 @@ export class Panel {
     if (document.hidden) this.#read(this.#updatedAt); // hidden pages draw no frames, but alerts must not wait
   }
 
-  /** The view of the depth chart has changed. */
+  /** Handle an update of the depth chart's view. */
   deepen(view) {
     this.depth.update(view);
     this.draw();
@@ -238,14 +238,14 @@ export class Panel {
     this.members.status(message.exchange, message.state, message.detail || message.reason);
   }
 
-  /** The connection is there, or not. */
+  /** Handle a new or lost connection. */
   set linked(linked) {
     this.#linked = linked;
     if (!linked) {
       this.depth.leave();
       this.members.lost();
       this.#lost = true;
-    } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // it was refused before, but may be accepted now
+    } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // was refused before, but may be accepted now
     this.answering = linked;
     this.showAge();
   }
@@ -282,12 +282,12 @@ export class Panel {
     this.heat.name(symbol);
   }
 
-  /** At most one drawing a frame, however fast books come. */
+  /** Draw at most once per frame, however fast books arrive. */
   draw() {
     drawSoon(this);
   }
 
-  /** Read the newest update, draw charts and see which rows are in sight. */
+  /** Read the newest update, draw charts and find the visible rows. */
   measure(nowMs) {
     const fresh = this.#unread !== null;
     if (fresh) this.#read(nowMs);
@@ -308,7 +308,7 @@ export class Panel {
     this.#site.check(this.subscribed, { live: this.#live, mid, spread, left: this.#left, best }, nowMs);
   }
 
-  /** Write what differs. */
+  /** Write the differences. */
   write(nowMs) {
     const book = this.#book;
     if (!book) return;
@@ -334,7 +334,7 @@ export class Panel {
     if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
   }
 
-  /** How prices are written: as in the ladder, but for a ladder of bins, which has fewer decimals. */
+  /** Format prices as in the ladder, except for a binned ladder, which has fewer decimals. */
   #pricer({ binned, stats, fill }, nowMs) {
     if (!binned) return (value, more) => this.ladder.price(value, more);
     const exact = [stats.best_bid, stats.best_ask, ...[...fill.buy, ...fill.sell].map(({ worst }) => worst)];
@@ -350,7 +350,7 @@ export class Panel {
     this.find(".group").value = group;
   }
 
-  /** How much more there is of bids or of asks: a number, and a bar from the middle to their side. */
+  /** Show by how much bids or asks predominate: a number, and a bar from the middle to that side. */
   #tilt(share) {
     const percent = Math.round(100 * (share ?? 0));
     this.#write(".imbalance", share === null ? "—" : `${signed(percent, 0)} %`);
@@ -367,8 +367,9 @@ export class Panel {
   }
 
   /**
-   * After OLD_MS without an update, or a lateness of so much, the ladder is marked old, with its age. Without the
-   * connection, and after LOST_MS without an update where they came faster, its prices, costs, crossings and states are
+   * After OLD_MS without an update, or when updates are this late, the ladder is marked old, with its age. Without
+   * the
+   * connection, and after LOST_MS without an update from a busy book, its prices, costs, crossings and states are
    * withdrawn.
    */
   showAge() {
@@ -389,7 +390,7 @@ export class Panel {
     if (!live) this.#write(".old", slow ? `Updates arrive ${age(this.#lateMs)} late` : silence);
   }
 
-  /** Show no price, cost, crossing or exchange as live, or all of them again. */
+  /** Show no price, cost, crossing or exchange as live, or show all of them again. */
   #withdraw(withdrawn) {
     if (this.#withdrawn === withdrawn) return;
     this.#withdrawn = withdrawn;
@@ -425,7 +426,7 @@ export class Panel {
     this.depth.follow(nowMs, this.#book.stats.mid_price, this.#site.options().exchanges);
   }
 
-  /** What all up to a level is worth; of bins only the bound is known. */
+  /** The value of everything up to a level; for bins only a bound is known. */
   #worth({ cost, total }, side, quote, bounded) {
     const worth = `${bounded ? "at least " : ""}${fixed(cost, 2)} ${quote}`;
     if (bounded) return worth;
@@ -436,7 +437,7 @@ export class Panel {
     return `${worth}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best`;
   }
 
-  /** What a purchase or a sale up to a level comes to, and all that stand there. */
+  /** Describe the total of a purchase or sale up to a level, and all exchanges at that level. */
   #readOut(level, side, spoken) {
     let text = "Point at a level, tap it, or use the arrow keys to see the total up to it and the exchanges at that level.";
     if (level && !this.#withdrawn) {
@@ -454,13 +455,13 @@ export class Panel {
   }
 }
 
-/** The option `fill`: the size in the box, and with a step what the best prices are read from. */
+/** The option `fill`: the size in the box, and with a step the probe from which the best prices are read. */
 function sizes(size, by, group) {
   const amounts = [...(group ? [PROBE] : []), ...(by === "amount" ? [size] : [])];
   return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
 }
 
-/** How long the exchanges at the best prices have sent nothing; empty where it is not known. */
+/** How long ago the exchanges at the best prices last sent data; empty if unknown. */
 function priceAge({ bids, asks, ages }, sinceMs) {
   const names = [bids[0], asks[0]].flatMap((level) => level?.shares.map(([name]) => name) ?? []);
   const oldest = Math.max(...names.map((name) => ages[name] ?? NaN));

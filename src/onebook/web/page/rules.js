@@ -1,4 +1,4 @@
-// Decides when alerts fire; without access to the document. A rule fires once when its threshold is crossed, and again
+// Decides when alerts fire; does not access the document. A rule fires once when its threshold is crossed, and again
 // only after the value has returned by a margin, or the event has been over for a while. Only live data is checked.
 
 import { decimals, finePercent, fixed, PRICE_DECIMALS_MAX } from "./format.js";
@@ -7,13 +7,14 @@ import { sizeOf, symbolOf } from "./state.js";
 export const KINDS = ["price", "spread", "crossing", "lost"];
 export const PRICE_MARGIN = 0.0005; // of the threshold price, away from it
 export const SPREAD_MARGIN = 0.1; // of the threshold spread, below it
-export const QUIET_MS = 5_000; // a crossing or an absence must be over for this time
+export const QUIET_MS = 5_000; // a crossing or absence must be over for this time
 const PERCENT = /^-?\d{1,3}(\.\d{1,6})?$/;
 const EXCHANGE = /^[a-z0-9_]{1,32}$/;
 
 /**
- * A rule of what was typed or stored, or null: {kind, symbol, value} with a `value` of text, empty for any exchange.
- * Kinds are price (value), spread (at least, percent), crossing (above, percent after fees), lost (exchange).
+ * Parse a rule that was typed or stored; null if invalid: {kind, symbol, value} with a text `value`, empty for any
+ * exchange.
+ * Kinds are price (value), spread (minimum, percent), crossing (minimum, percent after fees), lost (exchange).
  */
 export function ruleOf({ kind, symbol, value }) {
   const name = symbolOf(String(symbol ?? ""));
@@ -27,7 +28,7 @@ export function ruleOf({ kind, symbol, value }) {
   return name && KINDS.includes(kind) && valid !== null ? { kind, symbol: name, value: valid } : null;
 }
 
-/** A rule in words. */
+/** Describe a rule. */
 export function worded({ kind, symbol, value }) {
   return {
     price: `${symbol} crosses ${plain(Number(value))}`,
@@ -37,12 +38,12 @@ export function worded({ kind, symbol, value }) {
   }[kind];
 }
 
-/** Fires when something begins, and again after it was over. */
+/** Fires when an event begins, and again only after it was over. */
 class Trigger {
   #armed = null; // null before the first check: an existing condition is not an event
   #overMs = null; // since when the condition is over
 
-  /** `on`: it is there; `over`: it is surely not, which must last for `quietMs` before it may fire again. */
+  /** `on`: the event is present; `over`: it is certainly absent, for `quietMs` before it may fire again. */
   fires(on, over, nowMs, quietMs = 0) {
     this.#armed ??= !on;
     if (!over) this.#overMs = null;
@@ -52,7 +53,7 @@ class Trigger {
     return true;
   }
 
-  /** Nothing is known for a while. */
+  /** Handle a time without data. */
   pause() {
     this.#overMs = null;
   }
@@ -71,8 +72,9 @@ export class Watch {
   }
 
   /**
-   * What to say now, a list. `facts` are those of an update: `live`, `mid` and `spread` (percent) or null, `best()` the
-   * best crossing or null, undefined if it is not known, and `left`, the exchanges that are not in the book.
+   * Return the messages to show. `facts` are those of an update: `live`, `mid` and `spread` (percent) or null,
+   * `best()`, the
+   * best crossing, null, or undefined if unknown, and `left`, the exchanges missing from the book.
    */
   check(facts, nowMs) {
     if (!facts.live) {

@@ -6,7 +6,7 @@ import { symbolOf } from "./state.js";
 const SHOWN_MAX = 12;
 let made = 0;
 
-/** How many exchanges list each symbol, from the data of `pairs_data`. */
+/** The number of exchanges that list each symbol, from the data of `pairs_data`. */
 export function listed({ exchanges = {} }) {
   const counts = new Map();
   for (const names of Object.values(exchanges)) {
@@ -15,7 +15,7 @@ export function listed({ exchanges = {} }) {
   return counts;
 }
 
-/** The symbols that fit what was typed: exact, then by beginning, then by number of exchanges. */
+/** The symbols that match the text: exact, then by prefix, then by number of exchanges. */
 export function matches(counts, typed) {
   const wanted = typed.trim().toUpperCase();
   const compact = wanted.replaceAll(/[^A-Z0-9]/g, "");
@@ -32,7 +32,8 @@ export class Search {
   #active = -1;
   #found = [];
 
-  /** `counts()` gives what is listed, `current()` the symbol of the panel; `chosen(name)` takes what was chosen or typed. */
+  /** `counts()` returns the listed symbols, `current()` the panel's symbol; `chosen(name)` gets the chosen or typed
+  one. */
   constructor(root, { counts, current, opened, chosen }) {
     this.#input = root.querySelector(".symbol");
     this.#list = root.querySelector(".options");
@@ -54,7 +55,7 @@ export class Search {
     });
   }
 
-  /** List what fits the text; where that is the panel's own symbol, nothing was typed and all fit. */
+  /** List the matches for the text; if it is the panel's own symbol, nothing was typed, and all match. */
   show() {
     const typed = this.#input.value;
     this.#found = matches(this.counts(), typed === this.current() ? "" : typed);
@@ -84,7 +85,7 @@ export class Search {
     this.#list.children[this.#active].scrollIntoView({ block: "nearest" });
   }
 
-  /** What Enter takes: the marked symbol, what was typed, or where that is no pair the first that fits it. */
+  /** The choice of Enter: the marked symbol, the typed text, or if that is not a pair its first match. */
   #meant() {
     if (this.#active >= 0) return this.#found[this.#active][0];
     const typed = this.#input.value;

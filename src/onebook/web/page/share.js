@@ -45,7 +45,7 @@ export class Shares {
     for (const row of this.#drawn.keys()) this.show(row, []);
   }
 
-  /** Other colours: the next drawing draws all. */
+  /** Handle changed colours: the next drawing draws everything. */
   repaint() {
     this.#place = "";
     this.#inks.clear();
@@ -56,7 +56,7 @@ export class Shares {
     return this.#inks.get(name);
   }
 
-  /** Draw [exchange, amount] pairs in a row: the picked ones from the left, then what all others have. */
+  /** Draw [exchange, amount] pairs in a row: the picked ones from the left, then the sum of all others. */
   show(row, shares) {
     const before = this.#drawn.get(row) ?? [];
     if (same(before, shares)) return;

@@ -6,7 +6,7 @@ export const NO_MARGIN = "0px"; // for content that may be drawn after it scroll
 export class Sight {
   visible = false;
 
-  /** `appeared` is called whenever the element comes into sight. */
+  /** `appeared` is called whenever the element becomes visible. */
   constructor(element, appeared, rootMargin = MARGIN) {
     const seen = ([...entries]) => {
       const before = this.visible;

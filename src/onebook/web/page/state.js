@@ -1,5 +1,5 @@
-// The page's state as the fragment of its address, so that a link shows others the same view.
-// The key is never part of it; `#key=` is read once, for `onebook demo`, and removed.
+// The page's state as the fragment of its address, so that a link shows others the same view. The key is never part
+// of it; `#key=` is read once, for `onebook demo`, and removed.
 
 export const ROWS = [8, 10, 12, 14, 16, 18, 20, 22, 25, 50, 100, 200];
 export const RATES = [1, 2, 5, 10];
@@ -16,25 +16,25 @@ const usual = { rate: 5, range: "0.5" };
 // For quote currencies that are not worth about a dollar, a size of similar value.
 const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW: "14000000" };
 
-/** What a panel shows of a symbol until the user chooses. */
+/** What a panel shows for a symbol until the user chooses. */
 export function panelOf(symbol) {
   return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional", range: usual.range };
 }
 
-/** A symbol as the service writes it, or null. */
+/** A symbol in the service's spelling, or null. */
 export function symbolOf(text) {
   const name = text.trim().toUpperCase();
   return name.length <= SYMBOL_MAX && SYMBOL.test(name) ? name : null;
 }
 
-/** A size as the option `fill` takes it, or null: "1,5" is 1.5 to some and must not become 15. */
+/** A size in the form of the option `fill`, or null: "1,5" means 1.5 to some and must not become 15. */
 export function sizeOf(text) {
   const spaced = text.replaceAll(/[\s_]/g, "").replace(/^\./, "0.");
   const plain = THOUSANDS.test(spaced) ? spaced.replaceAll(",", "") : spaced;
   return DECIMAL.test(plain) ? plain : null;
 }
 
-/** Read a fragment; whatever is not valid is left at its default. `rows` is how many levels this screen has room for. */
+/** Read a fragment; invalid parts keep their defaults. `rows` is the number of levels that fit this screen. */
 export function readState(fragment, { rows }) {
   const given = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (name, allowed, otherwise) =>

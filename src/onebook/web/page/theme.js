@@ -34,7 +34,7 @@
   };
   apply();
 
-  // The first page connects at once with a key of its address or its tab: its form would only flash.
+  // With a key in the address or the tab, the first page connects immediately: its form would only flash.
   let key = /[#&]key=[^&]/.test(location.hash);
   try { key ||= sessionStorage.getItem("onebook.key") !== null; } catch { /* storage is off */ }
   if (key) document.documentElement.dataset.entering = "yes";

@@ -6,7 +6,7 @@ import { size } from "./format.js";
 const EVERY_MS = 20_000;
 const DAY_MS = 86_400_000;
 
-/** What a rate means for an allowance: bytes at the reset, and when it is used up before. Pure. */
+/** The effect of a rate on an allowance: bytes at the reset, and when it is exhausted before that. Pure. */
 export function forecast({ used, limit, bytesPerMs, nowMs, resetMs }) {
   const atReset = used + bytesPerMs * Math.max(0, resetMs - nowMs);
   const endsMs = bytesPerMs > 0 ? nowMs + Math.max(0, limit - used) / bytesPerMs : Infinity;
@@ -76,7 +76,7 @@ export class Usage {
   }
 }
 
-/** When something is, in whole days as the report of the service counts them. */
+/** The time until an event in whole days, as the service's report counts them. */
 function inDays(ms) {
   const days = Math.floor(ms / DAY_MS);
   return days > 1 ? `in ${days} days` : days === 1 ? "in 1 day" : "in less than a day";

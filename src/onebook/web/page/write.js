@@ -1,8 +1,8 @@
 // Writes text and attributes to the document only if they differ.
 
 /**
- * Give an element one text; true if it changed. The text node stays: a new one would make the browser
- * compute styles again, a changed one costs only the layout of its line.
+ * Give an element one text; true if it changed. The text node is reused: a new one would make the browser
+ * recompute styles, a changed one costs only the layout of its line.
  */
 export function write(element, text) {
   const wanted = String(text);
@@ -13,7 +13,7 @@ export function write(element, text) {
   return true;
 }
 
-/** Set an attribute that selectors may name, only where it changes. */
+/** Set an attribute that selectors may name, only if it changes. */
 export function mark(element, name, value) {
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }

@@ -2,8 +2,9 @@
 
 By construction, so that clients can be verified: every ledger balance of a coin is the previous one
 plus the change; `change = cashFlow + funding - fee` minus taxes; the fills of an order add up to
-it; `closedPnl` is exit minus entry minus fees, and the ledger books exit minus entry; balances are
-the sums of all events; ids rise with time. Deliberately, several events share a millisecond.
+the order; `closedPnl` is exit minus entry minus fees, and the ledger books exit minus entry;
+balances are the sums of all events; ids rise with time. Deliberately, several events share a
+millisecond.
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ from onebook.simulator.accounts.history import UNIT, Entry, HistoryTable, produc
 
 
 class AccountStep(NamedTuple):
-    """What a step of time brought, each with its category; whether the unified wallet changed."""
+    """The results of a step of time, each with its category; whether the unified wallet changed."""
 
     fills: list[tuple[str, Entry]]
     orders: list[tuple[str, Entry]]
@@ -82,7 +83,7 @@ class Account(AccountTables):
     # What happens after the history ---------------------------------------------------
 
     def advance(self, to_ms: int) -> "AccountStep":
-        """Let time pass; returns the new fills, and the orders that were placed or changed."""
+        """Advance the time; returns the new fills, and the orders that were placed or changed."""
         before, lines = self._timeline.last, len(self.ledger)
         self._timeline.advance(to_ms)
         _sort(*self.orders.values(), *self.closed.values(), self.deposits)

@@ -89,7 +89,7 @@ class ListEndpoint(NamedTuple):
     wanted: Callable[[Entry, Query, int], bool] | None = None
     needs: str = ""  # a required parameter
     ranged: bool = True  # whether it accepts times
-    shows_ms: int | None = None  # older rows are silently left out
+    shows_ms: int | None = None  # older rows are silently omitted
 
 
 def _by_category(tables: str) -> Callable[[Account, Query], HistoryTable]:
@@ -149,7 +149,7 @@ def _line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
 
 
 def _former_line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
-    """Return whether a line has the category: other lines, such as transfers, are `linear`."""
+    """Return whether a line has the category; lines such as transfers are `linear`."""
     of_option: bool = entry.facts.category == "option"
     return of_option == (query["category"] == "option")
 
@@ -335,7 +335,7 @@ def _time(query: Query, name: str, unit_ms: int) -> int | None:
 
 
 def page_rows(listing: ListEndpoint, query: Query, *, clamps: bool) -> int:
-    """Return the rows of a page; above the maximum, `limit` is cut or refused, by the mode."""
+    """Return the rows of a page; a `limit` above the maximum is cut or refused, by the mode."""
     value = query.get("limit") or str(listing.limit)
     if not value.isdigit() or int(value) < 1:
         raise AccountRefused(181011, "limit is not a number")

@@ -83,7 +83,7 @@ class FundHistory(HistoryGenerator):
             self._timeline.at(at_ms, partial(self._odd, kind=kinds[index % len(kinds)]))
 
     def _fund_contracts(self, at_ms: int) -> None:
-        """Transfer margin to the contract wallets, in modes where contracts have their own."""
+        """Transfer margin to the contract wallets, in modes that have separate ones."""
         for market in {market.settle: market for market in MARKETS if market.settle}.values():
             source, target = (self._modes.wallet(at_ms, of) for of in (None, market))
             if target == source:
@@ -100,7 +100,7 @@ class FundHistory(HistoryGenerator):
         self._books.add(at_ms, coin, amount, kind="TRANSFER_IN", wallet=target)
 
     def _change_mode(self, at_ms: int) -> None:
-        """Move the balances of wallets that the new mode does not have to the unified wallet."""
+        """Move the balances of wallets that the new mode lacks to the unified wallet."""
         for wallet, coin, amount in self._books.held_apart(at_ms):
             self._move(at_ms, coin, amount, wallet, UNIFIED)
 
@@ -135,7 +135,7 @@ class FundHistory(HistoryGenerator):
             self._books.add(at_ms, "BTC3L", sign * amount, kind=kind)
 
     def some_deposit(self, at_ms: int, index: int) -> None:
-        """A deposit arrives; `index` decides of which coin, and how."""
+        """Book an arriving deposit; `index` determines its coin and its kind."""
         coin = COINS[index % len(COINS)]
         amount = self._timeline.random.randrange(1, 100_000) * MILLI
         wait_ms = self._timeline.random.choice((0, 90_000, 20 * 60_000, 2 * HOUR_MS, 30 * HOUR_MS))
@@ -174,7 +174,7 @@ class FundHistory(HistoryGenerator):
         self._book_fund(at_ms, deposit.coin, deposit.amount, "Deposit", "On-chain deposit")
 
     def withdraw(self, at_ms: int, index: int) -> None:
-        """Funds leave the account, unless the withdrawal is cancelled."""
+        """Withdraw funds, unless the withdrawal is cancelled."""
         coin, internal = COINS[index % len(COINS)], index % 6 == 1
         amount = self._timeline.random.randrange(1, 5_000) * MILLI
         fee = 0 if internal else MILLI
@@ -190,7 +190,7 @@ class FundHistory(HistoryGenerator):
             self._book_fund(at_ms, coin, -left, "Withdraw", "Withdrawal")
 
     def some_transfer(self, at_ms: int, index: int) -> None:
-        """Funds move between the funding and the unified wallet."""
+        """Move funds between the funding and the unified wallet."""
         amount = self._timeline.random.randrange(1, 1_000) * MILLI
         self._transfer(
             at_ms, coin=COINS[index % len(COINS)], amount=amount, sign=1 if index % 3 else -1

@@ -86,7 +86,7 @@ class Timeline:
         heapq.heappush(self._queue, (at_ms, self.number(), act))
 
     def advance(self, to_ms: int) -> None:
-        """Run what is scheduled up to a later time, and keep the rest."""
+        """Run everything scheduled up to a later time, and keep the rest."""
         self.to_ms = max(self.to_ms, to_ms)
         while self._queue and self._queue[0][0] <= self.to_ms:
             at_ms, _, act = heapq.heappop(self._queue)

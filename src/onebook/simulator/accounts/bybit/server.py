@@ -126,7 +126,7 @@ class SimulatedBybit(SimulatedHost):
         await self.streams.serve(socket)
 
     def act(self, kind: str) -> None:
-        """Let something happen now: `spot`, `linear`, `inverse`, `deposit`, `withdrawal`..."""
+        """Run an event now: `spot`, `linear`, `inverse`, `deposit`, `withdrawal`..."""
         now_ms = self._now_ms()
         if kind in self.account.executions:
             self.account.trade(now_ms, kind)
@@ -135,7 +135,7 @@ class SimulatedBybit(SimulatedHost):
         self.advance()
 
     def advance(self) -> None:
-        """Let happen what is due now, and tell the private streams."""
+        """Run what is due now, and notify the private streams."""
         fills, orders, wallet = self.account.advance(self._now_ms())
         self.streams.announce(
             "execution", [rows.streamed_execution(entry, name) for name, entry in fills]

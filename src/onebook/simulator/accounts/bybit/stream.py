@@ -1,7 +1,7 @@
 """Bybit's simulated private WebSocket: authentication, topics, heartbeat, pushes.
 
 https://bybit-exchange.github.io/docs/v5/ws/connect and the pages of the topics. Unconfirmed: the
-words of a refused authentication.
+text of a refused authentication.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class BybitStreams(PrivateStreams):
             connection.send({"success": False, "ret_msg": problem} | asked | reply)
 
     def _authenticate(self, connection: PrivateConnection, args: list[Any]) -> str:
-        """Check a signature; return what is wrong with it."""
+        """Check a signature; return the fault."""
         if len(args) != 3 or not isinstance(args[1], int):
             return "Params Error"
         api_key, expires, sign = args

@@ -44,7 +44,8 @@ class OrderHistory(HistoryGenerator):
         self._closed: set[str] = set()
 
     def schedule(self) -> None:
-        """Schedule orders at uneven times, one in eight in the same millisecond as the last."""
+        """Schedule orders at uneven times, one in eight in the same millisecond as the previous
+        one."""
         span = self._history.to_ms - self._history.from_ms - 2 * HOUR_MS
         fundings = 3 * span // FUNDING_MS
         orders = max(1, int((self._history.executions - fundings) / 1.75))
@@ -78,7 +79,7 @@ class OrderHistory(HistoryGenerator):
         self._fill_later(at_ms, order, random.choice((1, 1, 2, 3)))
 
     def _fill_later(self, at_ms: int, order: Order, parts: int) -> None:
-        """Fill an order, usually at once, sometimes later; the last part may be cancelled."""
+        """Fill an order, usually immediately, sometimes later; the last part may be cancelled."""
         step, left = order.market.size_step, order.quantity
         cancelled = order.market.category == "spot" and self._timeline.random.random() < 0.05
         for part in range(parts):
@@ -101,7 +102,7 @@ class OrderHistory(HistoryGenerator):
     def _fill(self, at_ms: int, order: Order, size: int, *, ended: bool) -> None:
         market = order.market
         holding = self._positions.held[market]
-        if order.closing:  # another order may have closed the position meanwhile
+        if order.closing:  # another order may have closed the position in between
             size = min(size, abs(holding.size))
         if not size:
             self._cancel_rest(at_ms, order)
@@ -139,7 +140,7 @@ class OrderHistory(HistoryGenerator):
         market, buy = order.market, order.side == "Buy"
         maker = self._timeline.random.random() < 0.4
         rebate = maker and self._timeline.random.random() < 0.05
-        # The fee is paid in the coin that is bought; a rebate is paid in the other coin.
+        # The fee is paid in the bought coin; a rebate is paid in the other coin.
         in_base = buy != rebate
         of = size if in_base else value
         fee = -product(of, MAKER_REBATE) if rebate else product(of, RATES["spot"])
@@ -221,7 +222,7 @@ class OrderHistory(HistoryGenerator):
             self._books.add(at_ms, coin, cash, fee=fee, tax=tax, fill=fill)
 
     def close_open_orders(self) -> None:
-        """Add the closed P&L of orders that have filled but not ended."""
+        """Add the closed P&L of orders that have fills but have not ended."""
         for table in self._tables.orders.values():
             for entry in table.entries:
                 self._close(entry.facts.updated_ms, entry.facts)

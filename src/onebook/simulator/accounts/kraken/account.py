@@ -1,6 +1,6 @@
-"""The simulated Kraken account: rows in any order and range, balances, what really happened.
+"""The simulated Kraken account: rows in any order and range, balances, and the true events.
 
-`select` pages and counts as Kraken's lists do, `happen` adds live events.
+`select` pages and counts like Kraken's lists, `happen` adds live events.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ from onebook.simulator.accounts.kraken.trading import SpotTrading
 
 
 def all_acts(books: BlockBooks) -> Acts:
-    """Return the events that can happen, by name."""
+    """Return the possible events, by name."""
     return {
         **SpotTrading(books).acts(), **FundMovements(books).acts(),
         **DerivativesTrading(books).acts(),
@@ -50,7 +50,7 @@ def all_acts(books: BlockBooks) -> Acts:
 
 
 def label_of(table: str, row: Any) -> Hashable:
-    """Return the label of a row, by which filters select."""
+    """Return the label of a row, which filters use."""
     label: Hashable = ""
     if table == "ledger":
         label = _pair(row.type, row.asset)
@@ -65,12 +65,13 @@ def label_of(table: str, row: Any) -> Hashable:
 
 @cache
 def _pair(kind: str, asset: str) -> tuple[str, str]:
-    """Return one tuple for all rows of a type and an asset: the extents keep many of them."""
+    """Return one tuple for all rows of a type and an asset, because the extents keep many of
+    them."""
     return kind, asset
 
 
 class RowSelection(NamedTuple):
-    """The rows of a page, and how many rows the whole query has."""
+    """The rows of a page, and the number of rows of the entire query."""
 
     rows: list[Any]
     total: int
@@ -80,7 +81,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
     """A generated account.
 
     Args:
-        history: What to generate; the same history makes the same account.
+        history: What to generate; the same history produces the same account.
     """
 
     def __init__(self, history: KrakenHistory) -> None:
@@ -88,7 +89,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         ordered = history.rows - len(self._plan) * ROWS_A_PLAN
         super().__init__(Block, AccountState(), max(1, round(ordered / ROWS_A_STEP)))
         self.history = history
-        self.until = history.to_ms * MS_TICKS  # the time of the newest thing that happened
+        self.until = history.to_ms * MS_TICKS  # the time of the newest event
         self.movements: list[Movement] = []
         self.closed: dict[int, ClosedPosition] = {}
         self._generate_all()
@@ -117,7 +118,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         oldest_first: bool = False,
         counted: bool = True,
     ) -> RowSelection:
-        """Return rows of a table after one place and up to another; `wanted` takes labels."""
+        """Return rows of a table after one place and up to another; `wanted` selects labels."""
         rows: list[Any] = []
         count = 0
         extents = self._extents[table]
@@ -141,7 +142,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         return RowSelection(rows, count)
 
     def numbered(self, table: str, number: int) -> Any | None:
-        """Return the row of a number; None if there is none."""
+        """Return the row with a number; None if there is none."""
         for index, extent in enumerate(self._extents[table]):
             # Numbers rise from block to block, but not with the places within one.
             if extent is not None and self._highest(table, index) >= number:
@@ -150,7 +151,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         return None
 
     def _highest(self, table: str, index: int) -> int:
-        """Return the highest number that a table has at the end of a block."""
+        """Return the highest number in a table at the end of a block."""
         kind = {"trades": "trade", "orders": "order", "fills": "fill"}.get(table, table)
         following = [*self._starts, self.state][index + 1] if index < len(self._starts) else None
         return (following or self.state).numbers.get(kind, 0)
@@ -160,7 +161,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         return self.place_at("log", number)
 
     def trade_shown(self, trade: SpotTrade) -> ClosedPosition | None:
-        """Return how the position that a trade opened has ended."""
+        """Return how the position opened by a trade has ended."""
         return self.closed.get(trade.seq)
 
     # Truth ----------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         """Return the balances by (wallet, asset id), now or at the end of a time.
 
         The wallet is `spot` or a margin account of Kraken Futures; amounts are in 10^-12. Sizes of
-        positions are left out. Zero balances are kept.
+        positions are excluded. Zero balances are included.
         """
         if at_ms is None:
             return _held(self.state)
@@ -189,7 +190,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         return held
 
     def events(self) -> Iterator[AccountEvent]:
-        """Iterate over all events, in the order in which they were booked."""
+        """Iterate over all events in booking order."""
         return map(event_of, self._done())
 
     def ledger(self) -> Iterator[BookedRow]:
@@ -199,10 +200,10 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
     # Live -----------------------------------------------------------------------------------
 
     def happen(self, kind: str, at_ms: int) -> list[AccountEvent]:
-        """Run an event now, after all that are due; returns the booked events.
+        """Run an event now, after all due ones; returns the booked events.
 
         `kind` is a name in `generator.PLAN`, `order` or `futures step`; "" books only what is due,
-        such as deposits that were confirmed meanwhile.
+        such as deposits that have been confirmed.
         """
         self._begin_live()
         block, at = Block(), max(self.until, at_ms * MS_TICKS)

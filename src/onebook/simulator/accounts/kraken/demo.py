@@ -16,7 +16,7 @@ from onebook.simulator.accounts.kraken.server import SimulatedKraken
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.accounts.streams import living
 
-DEMO_DAYS: Final = 1_600  # back to when staking had rows of its own
+DEMO_DAYS: Final = 1_600  # back to when staking had separate rows
 DEMO_ROWS: Final = 1_500
 DEMO_ACTS: Final = {"order": 6, "conversion": 1, "coin deposit": 1, "earn rewards": 1}
 

@@ -1,9 +1,9 @@
 """Kraken Futures of the simulated account: its log of executions, funding, conversions, transfers.
 
-An execution is two rows of the log: the position (its asset is the contract, its balance the size)
+An execution has two rows in the log: the position (its asset is the contract, its balance the size)
 and the cash of the margin account. If the dollars of the multi-collateral account do not suffice, a
-conversion of other collateral is between them, in the same millisecond. For cash,
-new balance = old balance + realised profit + realised funding - fee - liquidation fee.
+conversion of other collateral is between them, in the same millisecond. For cash, new balance = old
+balance + realised profit + realised funding - fee - liquidation fee.
 """
 
 from functools import partial
@@ -48,7 +48,7 @@ class DerivativesTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return the events that can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "futures step": self.step,
             "transfer to futures": self.transfer_in,
@@ -81,7 +81,7 @@ class DerivativesTrading:
             self._fund(at)
 
     def trade(self, at: int, info: str = "futures trade", kind: str = "") -> None:
-        """Trade a contract: open or enlarge its position, or close a part of it."""
+        """Trade a contract: open or increase its position, or close a part of it."""
         names = list(CONTRACTS) if at >= FLEX_OPENED else ["PI_XBTUSD"]
         contract = CONTRACTS[self._random.choice(names)]
         price = self._price(contract, at)
@@ -114,7 +114,7 @@ class DerivativesTrading:
         kind: str,
         penalty: int = 0,
     ) -> None:
-        """Book an execution, if the collateral suffices."""
+        """Book an execution if the collateral suffices."""
         if not size:
             return
         old = self._held(contract.account, contract.id)
@@ -179,7 +179,7 @@ class DerivativesTrading:
         return contract.account == FLEX and self._source(-left) is not None
 
     def _source(self, dollars: int) -> str | None:
-        """Return collateral that is worth more than an amount of dollars."""
+        """Return collateral worth more than an amount of dollars."""
         for asset, (_, price) in COLLATERAL.items():
             if product(self._held(FLEX, asset), price) > 2 * dollars:
                 return asset
@@ -233,7 +233,7 @@ class DerivativesTrading:
                 return
 
     def assign(self, at: int) -> None:
-        """Take over a position of another account, or give one away."""
+        """Take over a position from another account, or hand one over."""
         kind = self._random.choice(("assignor", "assignee"))
         self.trade(at, info=f"futures {kind}", kind=kind)
 
@@ -298,7 +298,7 @@ class DerivativesTrading:
         row = self._books.row(
             at, "transfer", WALLET_ASSETS[asset], -sign * amount, reference, subtype=word
         )
-        # The reference of the other side: a UUID, or that of the spot ledger.
+        # The reference of the other side: a UUID, or the reference in the spot ledger.
         uuid = uuid_of("transfer", reference[1])
         execution = uuid if self._random.random() < 0.5 else id_of(*reference)
         log = self._books.log(at + 300 * MS_TICKS, account, asset, CROSS, sign * amount,

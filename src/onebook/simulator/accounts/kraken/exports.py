@@ -1,9 +1,8 @@
-"""Exports of the simulated Kraken: jobs that take their time, and the CSV files that they make.
+"""Exports of the simulated Kraken: jobs that take time, and the CSV files that they produce.
 
-The columns are not those of the REST rows: friendly asset names, whole seconds as UTC text, a
-wallet instead of a suffix, and a second row without txid and balance for each deposit and
-withdrawal.
-https://docs.kraken.com/api-reference/account-data/request-export-report
+The columns differ from those of the REST rows: friendly asset names, whole seconds as UTC text, a
+wallet instead of a suffix, and for each deposit and withdrawal a second row without txid and
+balance. https://docs.kraken.com/api-reference/account-data/request-export-report
 """
 
 import csv

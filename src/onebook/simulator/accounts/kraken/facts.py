@@ -1,4 +1,4 @@
-"""Rows of the simulated Kraken account, as facts: amounts in 10^-12, times in 10^-7 seconds."""
+"""Rows of the simulated Kraken account as facts: amounts in 10^-12, times in 10^-7 seconds."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from onebook.simulator.accounts.kraken.names import Contract, ListedPair, id_of, ticks_of
 
-# When Kraken changed what an account does, and how its rows look.
+# Times when Kraken changed the behaviour of accounts or the form of their rows.
 REFIDS_CHANGED: Final = ticks_of("2023-08-01")  # references of funding become FT...
-STAKING_ENDED: Final = ticks_of("2024-01-15")  # what was staked moves to Earn
-SEVEN_DECIMALS: Final = ticks_of("2023-01-01")  # of times, and trades say who was the maker
+STAKING_ENDED: Final = ticks_of("2024-01-15")  # staked funds move to Earn
+SEVEN_DECIMALS: Final = ticks_of("2023-01-01")  # for times; trades then also name the maker
 TRADESPOT: Final = ticks_of("2025-01-01")  # subtype of trades; ledger times lose a decimal
 FLEX_OPENED: Final = ticks_of("2022-03-20")  # multi-collateral contracts
 
@@ -18,10 +18,10 @@ class KrakenHistory(Struct, frozen=True):
     """Size of the history to generate.
 
     Args:
-        from_ms: Its first time, in Unix milliseconds.
-        to_ms: Its last time.
-        rows: Approximate number of ledger rows, up to a million and more: memory does not grow
-            with it, as rows are generated again when they are read.
+        from_ms: Start of the history, in Unix milliseconds.
+        to_ms: End of the history.
+        rows: Approximate number of ledger rows, up to a million and more: memory does not grow with
+            it, because rows are regenerated when they are read.
         seed: Random seed.
         futures: Whether the account uses Kraken Futures, whose log has a fifth as many rows.
         log_gaps: Whether ids of the futures log skip numbers.
@@ -36,7 +36,7 @@ class KrakenHistory(Struct, frozen=True):
 
 
 class BookedRow(NamedTuple):
-    """A row of the spot ledger; `balance` is that of its asset id after it."""
+    """A row of the spot ledger; `balance` is the balance of its asset id after it."""
 
     time: int
     seq: int
@@ -55,7 +55,8 @@ class BookedRow(NamedTuple):
 
 
 class SpotTrade(NamedTuple):
-    """A row of TradesHistory: one fill; its number makes the reference of its ledger rows."""
+    """A row of TradesHistory: one fill; the reference of its ledger rows is derived from its
+    number."""
 
     time: int
     seq: int
@@ -72,7 +73,7 @@ class SpotTrade(NamedTuple):
     margin: int = 0
     leverage: int = 0
     misc: str = ""
-    opened: int = 0  # of a closing trade: the number of the trade that opened the position
+    opened: int = 0  # for a closing trade: the number of the trade that opened the position
 
 
 class SpotOrder(NamedTuple):
@@ -94,7 +95,7 @@ class SpotOrder(NamedTuple):
 
 
 class ClosedPosition(NamedTuple):
-    """The end of a margin position, which the row of its opening trade shows."""
+    """The end of a margin position, shown in the row of its opening trade."""
 
     trade: int
     price: int
@@ -106,7 +107,7 @@ class ClosedPosition(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """A deposit or withdrawal, from which DepositStatus and WithdrawStatus follow at any time."""
+    """A deposit or withdrawal, which determines DepositStatus and WithdrawStatus at any time."""
 
     seq: int
     incoming: bool
@@ -150,7 +151,7 @@ class LoggedRow(NamedTuple):
 
 
 class FuturesFill(NamedTuple):
-    """An execution of a contract, and what it did to the position."""
+    """An execution of a contract, and its effect on the position."""
 
     time: int
     seq: int
@@ -182,7 +183,7 @@ class AccountEvent(NamedTuple):
     """An event as plain data; all `changes` add up to the balances.
 
     `changes` are net of fees: (wallet, asset id, change), where the wallet is `spot` or a margin
-    account of Kraken Futures; `fees` are the fees in them, (wallet, asset id, fee).
+    account of Kraken Futures; `fees` are the fees included in them, (wallet, asset id, fee).
     """
 
     time: int
@@ -198,7 +199,7 @@ SPOT: Final = "spot"
 
 
 def event_of(done: Done) -> AccountEvent:
-    """Return an event as plain data. Positions are no assets, and appear in no change."""
+    """Return an event as plain data. Positions are not assets and appear in no change."""
     cash = [row for row in done.log if row.asset != row.contract]
     changes = [(SPOT, row.asset, row.amount - row.fee) for row in done.ledger]
     changes += [(row.account, row.asset, row.new - row.old) for row in cash]

@@ -2,7 +2,7 @@
 
 A deposit or withdrawal is a `Movement` from the time of its request, and a ledger row under its
 reference when it is booked; one that fails later has a second row with the opposite amount and fee.
-Staked and earning coins have their own asset ids; a move between ids is two rows.
+Staked and earning coins have their own asset ids; a move between ids has two rows.
 """
 
 from functools import partial
@@ -62,7 +62,7 @@ class FundMovements:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return the events that can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "opening": self.open_account,
             "coin deposit": self.deposit_coin,
@@ -132,14 +132,14 @@ class FundMovements:
         self._deposit(at, asset, self._size(asset, size), method, network)
 
     def deposit_fiat(self, at: int) -> None:
-        """Deposit money, now and then for a fee."""
+        """Deposit fiat money, sometimes with a fee."""
         asset = self._random.choice(tuple(FIAT))
         method, network, size, fee = FIAT[asset]
         fee = fee if self._random.random() < 0.4 else 0
         self._deposit(at, asset, self._size(asset, size), method, network, fee=fee)
 
     def hold_deposit(self, at: int) -> None:
-        """Deposit euros that are not released."""
+        """Deposit euros that are never released."""
         method, network, _, _ = FIAT["ZEUR"]
         self._deposit(at, "EUR.HOLD", 250 * UNIT, method, network, prop="on-hold")
 
@@ -216,7 +216,8 @@ class FundMovements:
     def withdraw(
         self, at: int, listed: dict[str, tuple[str, str, int, int]], fails: str = ""
     ) -> None:
-        """Withdraw up to a tenth of an asset; what fails is credited again some days later."""
+        """Withdraw up to a tenth of an asset; a failed withdrawal is credited again some days
+        later."""
         asset = self._random.choice(tuple(listed))
         method, network, size, fee = listed[asset]
         amount = min(self._size(asset, size), self._books.held(asset) // 10)
@@ -279,7 +280,7 @@ class FundMovements:
         self._books.done("staking", reference, [row])
 
     def reward_stakes(self, at: int) -> None:
-        """Pay the reward of everything staked; that of staked ETH is held apart."""
+        """Pay the reward for all staked coins; the reward for staked ETH is held separately."""
         for asset in STAKED.values():
             amount = self._reward(asset)
             if amount:
@@ -293,7 +294,7 @@ class FundMovements:
         return max(0, cut(held, ASSETS[asset].decimals))
 
     def turn_rewards(self, at: int) -> None:
-        """Turn rewards of staked ETH to ETH: a negative reward and a positive one."""
+        """Convert rewards of staked ETH to ETH: a negative reward and a positive one."""
         amount = cut(self._books.held("ETH2") // 2, 10)
         if amount:
             reference = self._other()
@@ -302,7 +303,7 @@ class FundMovements:
             self._books.done("reward turned to ETH", reference, rows)
 
     def migrate_stakes(self, at: int) -> None:
-        """Move what was staked to Earn."""
+        """Move staked coins to Earn."""
         for asset, target in MIGRATED.items():
             amount = self._books.held(asset)
             if amount > 0:
@@ -312,21 +313,21 @@ class FundMovements:
     # Earn, since 2024 -----------------------------------------------------------------------
 
     def allocate(self, at: int) -> None:
-        """Allocate a part of a balance; the reference of a strategy is used again and again."""
+        """Allocate a part of a balance; the reference of a strategy is reused."""
         index = self._random.randrange(len(EARNED))
         asset, target = tuple(EARNED.items())[index]
         if amount := self._share(asset, 200):
             self._reassign(at, ((asset, target, amount),), "allocation", ("EL", 1 + index))
 
     def deallocate(self, at: int) -> None:
-        """Take back a part of an allocation."""
+        """Deallocate a part of an allocation."""
         index = self._random.randrange(len(EARNED))
         asset, target = tuple(EARNED.items())[index]
         if amount := self._share(target, 600):
             self._reassign(at, ((target, asset, amount),), "deallocation", ("EL", 51 + index))
 
     def allocate_automatically(self, at: int) -> None:
-        """Move several assets to Kraken Rewards at once, under one reference."""
+        """Move several assets to Kraken Rewards together, under one reference."""
         moves = [
             (asset, target, amount)
             for asset, target in AUTOMATIC.items()
@@ -363,12 +364,12 @@ class FundMovements:
                 self._books.done("earn reward", reference, [row])
                 at += 20_000
 
-    # One row, or a pair that shares nothing ------------------------------------------------------
+    # One row, or a pair without anything in common ------------------------------------------------
 
     def receive(
         self, kind: str, subtype: str, assets: tuple[str, ...], at: int, *, whole: int = 0
     ) -> None:
-        """Credit an asset out of nothing: a fork, an airdrop, a bonus, a correction."""
+        """Credit an asset without a counterpart: a fork, an airdrop, a bonus, a correction."""
         asset, reference = self._random.choice(assets), self._other()
         amount = whole or self._random.randrange(10_000, 30_000) * UNIT // 1_000
         amount = cut(amount, ASSETS[asset].decimals)
@@ -406,7 +407,7 @@ class FundMovements:
             self._books.later(at + HOUR_TICKS, "replaced", "transfer", "ZUSD", amount // 3, word)
 
     def adjust(self, at: int) -> None:
-        """Migrate an asset by two adjustments, a hundredth of a second apart."""
+        """Migrate an asset with two adjustments, a hundredth of a second apart."""
         amount, reference = self._books.held("MATIC"), self._other()
         if amount > 0:
             row = self._books.row(at, "adjustment", "MATIC", -amount, reference)
@@ -414,7 +415,7 @@ class FundMovements:
             self.replaced(at + 97_000, "adjustment", "POL", amount, "")
 
     def trade_nft(self, at: int) -> None:
-        """Sell a picture: the price, its creator's fee, and a rebate."""
+        """Sell an NFT: the price, its creator's fee, and a rebate."""
         reference = self._other()
         legs = (("nfttrade", 4_000), ("nftcreatorfee", -200), ("nftrebate", 15))
         rows = [

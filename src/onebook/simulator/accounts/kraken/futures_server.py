@@ -1,4 +1,4 @@
-"""The simulated Kraken Futures API as an ASGI application: another host, other keys, other errors.
+"""The simulated Kraken Futures API as an ASGI application, with its own host, keys and errors.
 
 `/derivatives/api/v3` answers errors with HTTP 200 and `result: error`, `/api/history` by status,
 429 as plain text with `rate-limit-reset`. https://docs.kraken.com/exchange/guides/futures/rest
@@ -32,14 +32,14 @@ from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 DERIVATIVES: Final = "/derivatives/api/v3/"
 HISTORY: Final = ("/api/history/v3/", "/api/history/v2/")
 KEY_CHECK: Final = "/api/auth/v1/api-keys/v3/check"
-DERIVATIVES_POOL: Final = (500, 50.0)  # units, and how many come back in a second
+DERIVATIVES_POOL: Final = (500, 50.0)  # units, and their renewal per second
 HISTORY_POOL: Final = (100, 100 / 600)
 COSTS: Final = {"accounts": 2, "openpositions": 2, "fills": 2}
 FILLS_BEFORE_COST: Final = 25
 LOG_COSTS: Final = ((25, 1), (50, 2), (1_000, 3), (5_000, 6), (100_000, 10))
 CSV_COST, CSV_ROWS = 6, 500_000
 LOG_ROWS, LOG_ROWS_MAX, FILLS_ROWS, EVENTS_ROWS_MAX = 500, 100_000, 100, 1_000
-# Faults that `AccountFaults` draws from.
+# Faults from which `AccountFaults` draws.
 FUTURES_FAULTS: Final = (
     "apiLimitExceeded", "Server Error", "unavailable", "429", "502", "truncated", "reset", "slow",
 )  # fmt: skip
@@ -49,7 +49,7 @@ class SimulatedKrakenFutures(SimulatedHost):
     """The futures side of a simulated account.
 
     Args:
-        account: Its history, the one of the spot side.
+        account: Its history, the same as that of the spot side.
         keys: The keys that it accepts.
         now_ms: The exchange's clock.
         faults: The faults to inject.
@@ -89,7 +89,7 @@ class SimulatedKrakenFutures(SimulatedHost):
             return self._refusal(path, str(refused))
 
     def _refusal(self, path: str, word: str) -> Response:
-        """An error as each part of the API writes it."""
+        """An error in the form of each part of the API."""
         if path.startswith(DERIVATIVES):
             body: dict[str, Any] = {
                 "result": "error",
@@ -129,7 +129,7 @@ class SimulatedKrakenFutures(SimulatedHost):
         return _too_many(wait_s) if wait_s else self._historical(name, query, infos)
 
     def _wait_s(self, key: SimulatedFuturesKey, pool: str, cost: int) -> float:
-        """Charge a request to a pool; returns how long it must wait if there is too little."""
+        """Charge a request to a pool; returns the wait if there is too little."""
         size = DERIVATIVES_POOL if pool == "derivatives" else HISTORY_POOL
         counter = self._pools.setdefault((key.api_key, pool), DecayingCounter(*size))
         now_ms = self._now_ms()

@@ -42,7 +42,7 @@ from onebook.simulator.accounts.kraken.names import (
     ticks_of,
 )
 
-ROWS_A_STEP, ROWS_A_PLAN = 2.33, 1.6  # ledger rows of a step and of a planned event, on average
+ROWS_A_STEP, ROWS_A_PLAN = 2.33, 1.6  # average ledger rows per step and per planned event
 DAY_TICKS: Final = 24 * HOUR_TICKS
 TABLES: Final = ("ledger", "trades", "orders", "log", "fills")
 
@@ -100,7 +100,7 @@ PLAN: Final = (
 FUTURES_KINDS: Final = frozenset(
     each.kind for each in PLAN[[each.kind for each in PLAN].index("transfer to futures") :]
 )
-ONCE: Final = {  # what happens on a day of its own
+ONCE: Final = {  # events on fixed dates
     "ICN delisting": ICN_DELISTED + 2 * HOUR_TICKS,
     "REP delisting": REP_DELISTED + 3 * HOUR_TICKS,
     "staking migration": STAKING_ENDED + HOUR_TICKS,
@@ -229,7 +229,7 @@ class BlockBooks:
         ledger: tuple[BookedRow, ...] | list[BookedRow] = (),
         log: tuple[LoggedRow, ...] | list[LoggedRow] = (),
     ) -> None:
-        """Record an event, with its rows."""
+        """Record an event with its rows."""
         self.block.done.append(Done(kind, reference, tuple(ledger), tuple(log)))
 
 
@@ -242,7 +242,7 @@ def run_block(
     *,
     steps: int,
 ) -> Block:
-    """Generate a block, changing the state to that after it; `steps` are those of the history."""
+    """Generate a block, advancing the state to its end; `steps` is the number in the history."""
     block = Block()
     random = Random(f"block {history.seed} {index}")  # noqa: S311  # a simulation
     books = BlockBooks(history, state, block, random)

@@ -1,8 +1,8 @@
 """API keys of the simulated Kraken: signatures, nonces, permissions, lockouts.
 
 Spot signs path, nonce and body (https://docs.kraken.com/exchange/guides/rest/authentication),
-Kraken Futures the query, a nonce that may be absent, and the path without `/derivatives`; each has
-keys of its own.
+Kraken Futures signs the query, an optional nonce, and the path without `/derivatives`; each has its
+own keys.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from onebook.simulator.accounts.admission import Lockouts, RisingStamps
 READING: Final = ("query-funds", "query-ledger", "query-closed-trades", "query-open-trades",
                   "export-data")  # fmt: skip
 NONCE_MAX: Final = 2**64 - 1
-STRIKES: Final = 10  # bad keys, signatures or nonces in a row
+STRIKES: Final = 10  # consecutive bad keys, signatures or nonces
 LOCKOUT_S: Final = 900.0
 
 
 @dataclass(frozen=True)
 class SimulatedKrakenKey:
-    """A key of the spot account; `query_from_s` and `query_to_s` silently cut what it sees."""
+    """A key of the spot account; `query_from_s` and `query_to_s` silently limit what it sees."""
 
     api_key: str
     secret: str = field(repr=False)
@@ -47,7 +47,7 @@ class SimulatedFuturesKey:
 
 
 class KrakenRefused(Exception):
-    """An answer that is an error, in the words of Kraken."""
+    """An error answer with Kraken's text."""
 
 
 class SpotGate:
@@ -71,7 +71,7 @@ class SpotGate:
         """Return the key of a request.
 
         Raises:
-            KrakenRefused: The key, signature or nonce is invalid, or too many were.
+            KrakenRefused: The key, signature or nonce is invalid, or too many were invalid.
         """
         name = headers.get("api-key", "")
         if self.lockouts.locked(name, now_ms) or self.lockouts.locked(address, now_ms):
@@ -104,7 +104,7 @@ class FuturesGate:
         """Return the key of a request.
 
         Raises:
-            KrakenRefused: The key, signature or nonce is invalid, or it may not read.
+            KrakenRefused: The key, signature or nonce is invalid, or the key may not read.
         """
         key, nonce = self._keys.get(headers.get("apikey", "")), headers.get("nonce", "")
         if key is None:
@@ -129,7 +129,7 @@ def spot_signature(secret: str, path: str, nonce: str, body: bytes) -> str:
 
 
 def futures_signature(secret: str, path: str, query: str, nonce: str = "") -> str:
-    """Return the `Authent` of a request; `query` is as sent, url-encoded."""
+    """Return the `Authent` of a request; `query` is URL-encoded, as sent."""
     text = query + nonce + path.removeprefix("/derivatives")
     return _signed(secret, hashlib.sha256(text.encode()).digest())
 

@@ -1,8 +1,8 @@
-"""Assets, pairs and contracts of the simulated Kraken, and the ids that it makes of numbers.
+"""Assets, pairs and contracts of the simulated Kraken, and the ids that it derives from numbers.
 
-An asset id is what the ledger and the balances are kept by: `XXBT`, `ZEUR`, and with a suffix each
-product that holds a coin apart (`.S` staked, `.M` opt-in rewards, `.B` yield-bearing, `.F` Kraken
-Rewards, `.T` tokenized, `.HOLD` not yet released). Spot orders are made in `PAIRS`, contracts in
+The ledger and the balances are kept by asset id: `XXBT`, `ZEUR`, and with a suffix for each product
+that holds a coin separately (`.S` staked, `.M` opt-in rewards, `.B` yield-bearing, `.F` Kraken
+Rewards, `.T` tokenized, `.HOLD` not yet released). Spot orders are placed in `PAIRS`, contracts in
 `CONTRACTS`. https://docs.kraken.com/api-reference/market-data/get-asset-info
 """
 
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from onebook.simulator.accounts.history import SCALE, UNIT
 
-TICKS: Final = 10_000_000  # of a second: times of spot rows have up to seven decimals
+TICKS: Final = 10_000_000  # per second: times of spot rows have up to seven decimals
 MS_TICKS: Final = 10_000
 HOUR_TICKS: Final = 3_600 * TICKS
 
@@ -45,7 +45,7 @@ def nearest(units: int, decimals: int) -> int:
 
 
 class ListedAsset(NamedTuple):
-    """An asset id; amounts are shown with all its decimals."""
+    """An asset id; amounts are printed with all of its decimals."""
 
     id: str
     altname: str
@@ -54,7 +54,7 @@ class ListedAsset(NamedTuple):
     wallet: str = "spot / main"  # in exports
     aclass: str = "currency"
     subclass: str = "crypto"
-    listed: bool = True  # whether the list of assets still has it
+    listed: bool = True  # whether it is still in the list of assets
     display: int = 5
 
 
@@ -87,7 +87,7 @@ ASSETS: Final = {
         _coin("DOT", "DOT", 10),
         _coin("ADA", "ADA", 8),
         _coin("ATOM", "ATOM", 8),
-        _coin("XTZ", "XTZ", 8),  # no prefix, though it begins like one
+        _coin("XTZ", "XTZ", 8),  # no prefix, although it looks like one
         _coin("ZRX", "ZRX", 10),
         _coin("ETHW", "ETHW", 7),
         _coin("SYRUP", "SYRUP", 5),
@@ -117,7 +117,7 @@ ASSETS: Final = {
 
 
 class ListedPair(NamedTuple):
-    """A pair; prices move around `price`, and it is traded `weight` times as often as others."""
+    """A pair; prices move around `price`, and `weight` is its relative trading frequency."""
 
     id: str
     altname: str
@@ -139,7 +139,8 @@ class ListedPair(NamedTuple):
         return not self.until or at < self.until
 
     def price_at(self, at: int, random: Random) -> int:
-        """Draw a price: within two years it falls from 1.5 to 0.6 of the usual one and back."""
+        """Draw a price: within two years it falls from 1.5 to 0.6 of the usual price and rises
+        again."""
         wave = abs(at // HOUR_TICKS % 17_520 - 8_760)
         step = STEPS[self.price_decimals]
         moved = self.price * (6_000 + wave) // 10_000 * random.randrange(9_950, 10_051) // 10_000
@@ -178,7 +179,7 @@ TOKENS: Final = {"TSLAx.T": 250 * UNIT, "SPYx.T": 560 * UNIT}  # prices in dolla
 
 
 class Contract(NamedTuple):
-    """A perpetual or dated contract; an inverse one is sized in dollars, settled in its coin."""
+    """A perpetual or dated contract; an inverse one is sized in dollars and settled in its coin."""
 
     symbol: str
     account: str  # the wallet whose collateral it uses
@@ -186,7 +187,7 @@ class Contract(NamedTuple):
     price: int
     price_decimals: int
     size_decimals: int
-    decimals: int  # of what is booked
+    decimals: int  # of booked amounts
     inverse: bool = False
 
     @property
@@ -228,14 +229,14 @@ _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def id_of(kind: str, number: int) -> str:
-    """Make the id of a number, such as `L4UESK-KG3EQ-UFO4T5`; `kind` begins it."""
+    """Derive an id such as `L4UESK-KG3EQ-UFO4T5` from a number; it begins with `kind`."""
     mixed = number * _FACTORS[kind] % _SPACE
     text = b32encode(mixed.to_bytes(10, "big")).decode()
     return f"{kind}{text[:5]}-{text[5:10]}-{text[10:]}"
 
 
 def number_of(kind: str, text: str) -> int | None:
-    """Return the number of an id; None if it is no id of this kind."""
+    """Return the number of an id; None if it is not an id of this kind."""
     letters = text.removeprefix(kind).replace("-", "")
     try:
         mixed = int.from_bytes(b32decode(letters), "big")
@@ -246,7 +247,7 @@ def number_of(kind: str, text: str) -> int | None:
 
 
 def funding_id(kind: str, number: int) -> str:
-    """Make the reference of a deposit or withdrawal: `QGBCOYA-UNP53O-F2JDNS`, or `FT` and 27."""
+    """Derive the reference of a deposit or withdrawal: `QGBCOYA-UNP53O-F2JDNS`, or `FT` and 27."""
     digest = hashlib.sha256(f"{kind}{number}".encode()).digest()
     if kind != "FT":
         text = b32encode(digest).decode()
@@ -256,11 +257,11 @@ def funding_id(kind: str, number: int) -> str:
 
 
 def uuid_of(kind: str, number: int) -> str:
-    """Make the UUID of a number."""
+    """Derive a UUID from a number."""
     text = hashlib.md5(f"{kind}{number}".encode(), usedforsecurity=False).hexdigest()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def hash_of(number: int) -> str:
-    """Make the hash of a blockchain transaction from a number."""
+    """Derive the hash of a blockchain transaction from a number."""
     return hashlib.sha256(b"kraken%d" % number).hexdigest()

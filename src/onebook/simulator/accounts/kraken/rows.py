@@ -1,7 +1,7 @@
-"""How the simulated Kraken writes its rows, as JSON and in exported files.
+"""Encodes the rows of the simulated Kraken, as JSON and in exported files.
 
-Spot amounts are text with all decimals of their asset or pair, times are numbers of seconds;
-Kraken Futures sends amounts as JSON floats in its log, as text in its events.
+Spot amounts are text with all decimals of their asset or pair, times are numbers of seconds; Kraken
+Futures sends amounts as JSON floats in its log and as text in its events.
 https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 """
 
@@ -37,8 +37,8 @@ from onebook.simulator.accounts.kraken.names import (
 )
 
 Row = dict[str, Any]
-SUBCLASS: Final = ticks_of("2026-01-01")  # since then ledger rows have it
-NETWORKS: Final = ticks_of("2022-11-01")  # since then withdrawals have a network
+SUBCLASS: Final = ticks_of("2026-01-01")  # from then on, ledger rows contain it
+NETWORKS: Final = ticks_of("2022-11-01")  # from then on, withdrawals have a network
 ACCOUNT_UID: Final = uuid_of("account", 1)
 IIBAN: Final = "AA08 N84G CPAR UN7A"
 
@@ -51,7 +51,7 @@ def fixed(units: int, decimals: int) -> str:
 
 
 def seconds(ticks: int) -> Raw:
-    """Write a time as a JSON number of seconds, with the decimals that it has."""
+    """Write a time as a JSON number of seconds, with its own number of decimals."""
     whole, part = divmod(ticks, TICKS)
     return Raw(f"{whole}.{part:07}".rstrip("0").rstrip(".").encode())
 
@@ -98,7 +98,7 @@ def ledger(row: BookedRow, now: int) -> Row:
 
 
 def pair_name(pair: ListedPair, now: int) -> str:
-    """The name of a pair in a trade: its id, or another one if it is delisted."""
+    """The name of a pair in a trade: its id, or another name if it is delisted."""
     return pair.id if pair.open(now) else pair.altname
 
 
@@ -121,7 +121,7 @@ def trade(row: SpotTrade, now: int, closed: ClosedPosition | None, *, ledgers: b
     }
     if row.margin:
         facts["leverage"] = str(row.leverage)
-    if row.time >= SEVEN_DECIMALS:  # since then trades have them
+    if row.time >= SEVEN_DECIMALS:  # from then on, trades contain them
         facts |= {"trade_id": 40_000_000 + row.seq, "maker": row.maker}
     if row.margin and not row.opened:
         facts["posstatus"] = "open" if closed is None else "closed"

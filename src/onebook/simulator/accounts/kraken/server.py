@@ -1,7 +1,7 @@
 """The simulated Kraken spot API as an ASGI application.
 
-It checks signatures, nonces, the counter of each key and its permissions, and answers errors as
-Kraken does: HTTP 200 with `error`. https://docs.kraken.com/exchange/guides/general/errors
+It checks signatures, nonces, permissions and the counter of each key, and returns errors as Kraken
+does: HTTP 200 with `error`. https://docs.kraken.com/exchange/guides/general/errors
 """
 
 import asyncio
@@ -50,8 +50,8 @@ PAGE_ROWS: Final = 50
 IDS_MAX: Final = 20
 TIERS: Final = {"starter": (15, 0.33), "intermediate": (20, 0.5), "pro": (20, 1.0)}
 COSTS: Final = {"Ledgers": 2, "TradesHistory": 2, "QueryLedgers": 2, "QueryTrades": 2}
-PUBLIC_LIMIT: Final = (15, 1.0)  # of an address
-# What a key needs, one of each line; nothing for its own description.
+PUBLIC_LIMIT: Final = (15, 1.0)  # per address
+# The permissions that a call needs, one from each line; none for the key's own description.
 PERMISSIONS: Final[dict[str, tuple[str, ...]]] = {
     "Balance": ("query-funds",),
     "BalanceEx": ("query-funds",),
@@ -87,7 +87,7 @@ DEPOSITS_SHOWN, WITHDRAWALS_SHOWN = 25, 500
 ON_ORDER: Final = ("ZEUR", "XXBT")  # a tenth is on hold for open orders
 EARN_ROWS: Final = 4
 EARN_SUFFIXES: Final = (".S", ".B", ".F", ".M")
-# Faults that `AccountFaults` draws from; any other that begins with E is that error.
+# Faults from which `AccountFaults` draws; any other name that begins with E is that error.
 FAULTS: Final = (
     "EService:Unavailable",
     "EService:Busy",
@@ -99,11 +99,11 @@ FAULTS: Final = (
     "520",
     "truncated",  # half of the body
     "reset",  # the connection is closed
-    "slow",  # the answer takes its time
+    "slow",  # a delayed answer
     "bare_error",  # error as a string
     "no_result",  # neither an error nor a result
-    "warning",  # a warning beside a valid result
-    "unknown_type",  # ledger rows of a type that is not documented
+    "warning",  # a warning in addition to a valid result
+    "unknown_type",  # ledger rows of an undocumented type
 )
 Result = Any
 
@@ -138,7 +138,7 @@ class SimulatedKraken(SimulatedHost):
         tier: The tier of the counter: starter, intermediate or pro.
         limited: Whether rate limits are enforced.
         shuffled: Whether the rows of a page are in random order in their object.
-        wrong_counts: Whether `count` is that of all rows, whatever the filter.
+        wrong_counts: Whether `count` counts all rows, whatever the filter.
         funding_days: Retention of the lists of deposits and withdrawals; 0: for ever.
         lockout_s: Duration of a lockout after repeated failures of a key.
     """
@@ -200,7 +200,7 @@ class SimulatedKraken(SimulatedHost):
         await self.streams.serve(socket)
 
     def act(self, kind: str) -> None:
-        """Let something happen now, and tell the private streams; see `KrakenAccount.happen`."""
+        """Run an event now, and notify the private streams; see `KrakenAccount.happen`."""
         tables = ("ledger", "trades")
         before = [self.account.select(each, limit=0).total for each in tables]
         self.account.happen(kind, self._now_ms())
@@ -366,7 +366,7 @@ class SimulatedKraken(SimulatedHost):
         return found
 
     def _seen(self, key: SimulatedKrakenKey, time: int) -> bool:
-        """Whether the dates of a key let it see a row."""
+        """Whether the dates of a key permit it to see a row."""
         return key.query_from_s * TICKS <= time and (
             not key.query_to_s or time <= key.query_to_s * TICKS
         )
@@ -537,14 +537,14 @@ class SimulatedKraken(SimulatedHost):
 
 
 class SpotPage(NamedTuple):
-    """A page of a list, and its `count` unless that was declined."""
+    """A page of a list, with its `count` unless that was declined."""
 
     rows: list[Any]
     total: dict[str, int]
 
 
 def consolidated(trades: list[SpotTrade]) -> list[SpotTrade]:
-    """Merge the taker fills of an order into one trade, which has the id of the first."""
+    """Merge the taker fills of an order into one trade with the id of the first one."""
     merged: dict[tuple[int, int], SpotTrade] = {}
     for row in sorted(trades, key=lambda each: each.seq):
         place = (row.order, 0 if not row.maker and not row.margin else row.seq)
@@ -579,7 +579,7 @@ def _fields(request: Request, body: bytes) -> dict[str, str]:
 
 
 def _ticks(text: str) -> int | None:
-    """Return a time in seconds, with decimals or without; None if the text is no number."""
+    """Return a time in seconds, with or without decimals; None if the text is not a number."""
     try:
         return int(Decimal(text) * TICKS)
     except InvalidOperation:
@@ -618,6 +618,6 @@ def _earn_page(listed: list[Any], query: SpotQuery) -> tuple[list[Any], str | No
 
 
 def _estrange(result: Any) -> None:
-    """Insert types that are not documented."""
+    """Insert undocumented types."""
     for row in result.get("ledger", {}).values() if isinstance(result, dict) else ():
         row["type"] = "something from the future"

@@ -1,7 +1,7 @@
 """Kraken's simulated private WebSocket, version 2: tokens, the channels balances and executions.
 
 https://docs.kraken.com/api/docs/guides/spot-ws-auth, .../websocket-v2/balances and `executions`.
-Unconfirmed: the words of a refused subscription, and `executions` beside fills (orders).
+Unconfirmed: the text of a refused subscription, and `executions` other than fills (orders).
 """
 
 import secrets
@@ -14,7 +14,7 @@ from onebook.simulator.accounts.kraken.rows import fixed, iso
 from onebook.simulator.accounts.streams import PrivateConnection, PrivateStreams
 
 CHANNELS: Final = ("balances", "executions")
-TOKEN_S: Final = 900  # that a token may be used in
+TOKEN_S: Final = 900  # for which a token may be used
 
 
 class KrakenStreams(PrivateStreams):
@@ -30,7 +30,7 @@ class KrakenStreams(PrivateStreams):
         self._sequence = 0
 
     def token(self) -> dict[str, Any]:
-        """Return a new token, as `GetWebSocketsToken` does."""
+        """Return a new token, like `GetWebSocketsToken`."""
         token = secrets.token_urlsafe(32)
         self._tokens[token] = self._now_ms() + TOKEN_S * 1_000
         return {"token": token, "expires": TOKEN_S}
@@ -88,7 +88,7 @@ class KrakenStreams(PrivateStreams):
             return "Unknown request"
         token = params.get("token")
         if connection.owner is not None and token == connection.owner:
-            return ""  # it does not expire while it is in use
+            return ""  # a token does not expire while it is in use
         if self._tokens.get(str(token), 0) <= self._now_ms():
             return "EGeneral:Permission denied"
         return ""
@@ -110,7 +110,7 @@ def _balance(asset: str, units: int) -> dict[str, Any]:
 
 
 def _transaction(row: BookedRow) -> dict[str, Any]:
-    """A row of the ledger as the channel has it."""
+    """A ledger row in the form of the channel."""
     asset = ASSETS[row.asset]
     return {
         "ledger_id": id_of("L", row.seq),
@@ -130,7 +130,7 @@ def _transaction(row: BookedRow) -> dict[str, Any]:
 
 
 def _execution(row: SpotTrade) -> dict[str, Any]:
-    """A fill as the channel has it."""
+    """A fill in the form of the channel."""
     decimals = row.pair.cost_decimals
     price = _number(row.price, row.pair.price_decimals)
     volume = _number(row.volume, LOT_DECIMALS)

@@ -1,9 +1,9 @@
 """Spot trading of the simulated Kraken account: orders and fills, margin positions, conversions.
 
 A fill is one row of TradesHistory and, under its id, two ledger rows: base and quote, with the fee
-in the quote, in the base, or in fee credits, which make a third row. A leg that rounds to zero is
-missing. A margin position has rows of type margin, rollover and settled instead. What the Buy
-button does (spend and receive) is in no list of trades.
+in the quote, in the base, or in fee credits, which add a third row. A leg that rounds to zero is
+missing. A margin position has rows of type margin, rollover and settled instead. Trades made with
+the Buy button (spend and receive) are missing from the list of trades.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ MAKER_RATE, TAKER_RATE = UNIT * 16 // 10_000, UNIT * 26 // 10_000
 MARGIN_RATE: Final = UNIT * 2 // 10_000
 TOKEN_RATE: Final = UNIT // 1_000
 LEAST_LOT: Final = UNIT // 100_000
-CREDITS_A_QUOTE: Final = 100  # fee credits for a unit of the quote, as for a dollar
+CREDITS_A_QUOTE: Final = 100  # fee credits per unit of the quote, as for a dollar
 
 
 class SpotTrading:
@@ -49,7 +49,7 @@ class SpotTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return the events that can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "order": self.order,
             "dust trade": self.dust_trade,
@@ -66,7 +66,7 @@ class SpotTrading:
     # Orders ---------------------------------------------------------------------------------
 
     def order(self, at: int) -> None:
-        """Place an order of one to three fills, or one that is cancelled."""
+        """Place an order with one to three fills, or one that is cancelled."""
         pair = self._random.choices(MARKETS, cum_weights=WEIGHTS)[0]
         if not pair.open(at):
             return
@@ -140,7 +140,7 @@ class SpotTrading:
         return trade
 
     def _time(self, at: int) -> int:
-        """Return the time of a fill, with the decimals of its days."""
+        """Return the time of a fill, with the decimals that Kraken used at that time."""
         return self._books.moment(at if at >= SEVEN_DECIMALS else at // 1_000 * 1_000)
 
     def _book_fill(
@@ -208,7 +208,7 @@ class SpotTrading:
         )  # fmt: skip
 
     def dust_trade(self, at: int) -> None:
-        """Sell so little that the quote rounds to zero: the ledger has one leg."""
+        """Sell so little that the quote rounds to zero: the ledger then has one leg."""
         pair, volume = PAIRS["XDGEUR"], UNIT // 100_000
         if self._books.held(pair.base) < volume:
             return
@@ -270,7 +270,7 @@ class SpotTrading:
         )  # fmt: skip
 
     def roll_over(self, at: int, number: int) -> None:
-        """Charge the fee of four more hours."""
+        """Charge the fee for four more hours."""
         trade = self._books.state.margin.get(number)
         if trade is None:
             return
@@ -311,7 +311,8 @@ class SpotTrading:
         )
 
     def _settle(self, at: int, trade: SpotTrade) -> bool:
-        """Settle a position by handing over base for quote; False if there is not enough."""
+        """Settle a position by handing over base for quote; False if the balance does not
+        suffice."""
         pair, sign = trade.pair, 1 if trade.side == "buy" else -1
         legs = (
             (pair.base, sign * cut(trade.volume, ASSETS[pair.base].decimals)),
@@ -332,7 +333,7 @@ class SpotTrading:
     def convert(
         self, at: int, fees: int = 1, types: tuple[str, str] = ("spend", "receive")
     ) -> None:
-        """Spend one asset and receive another, now and then in the other order of time."""
+        """Spend one asset and receive another, sometimes in reverse time order."""
         pair = self._random.choice([pair for pair in MARKETS if pair.open(at)])
         price, buys = pair.price_at(at, self._random), self._random.random() < 0.7
         volume = self._affordable(pair, "buy" if buys else "sell", price)
@@ -354,7 +355,7 @@ class SpotTrading:
         self._books.done("conversion", reference, rows)
 
     def trade_token(self, at: int) -> None:
-        """Trade a tokenized asset for euros: by dollars, whose two rows cancel."""
+        """Trade a tokenized asset for euros through dollars, whose two rows cancel out."""
         token = self._random.choice(tuple(TOKENS))
         held, price = self._books.held(token), TOKENS[token]
         reference = ("S", self._books.number("other"))

@@ -1,4 +1,4 @@
-"""The simulated OKX account: rows in any range, balances at any time, what really happened.
+"""The simulated OKX account: rows in any range, balances at any time, and the true events.
 
 `newest` returns rows of a table, `lists` has the short lists, `happen` adds live events.
 """
@@ -35,7 +35,7 @@ WALLETS: Final = {"bills": (TRADING, ISOLATED), "funding": (FUNDING,)}  # others
 
 
 def all_acts(books: OkxBooks) -> Acts:
-    """Return the events that can happen, by name."""
+    """Return the possible events, by name."""
     return {
         **PairTrading(books).acts(), **ContractTrading(books).acts(), **FundingFlows(books).acts(),
     }  # fmt: skip
@@ -45,13 +45,13 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
     """A generated account.
 
     Args:
-        history: What to generate; the same history makes the same account.
+        history: What to generate; the same history produces the same account.
     """
 
     def __init__(self, history: OkxHistory) -> None:
         super().__init__(OkxBlock, OkxState(), max(1, round(history.rows / ROWS_A_STEP)))
         self.history = history
-        self.until = history.to_ms  # the time of the newest thing that happened
+        self.until = history.to_ms  # the time of the newest event
         self.lists: dict[str, list[Any]] = defaultdict(list)
         self.happened = OkxBlock()  # the rows of the last live event
         self._plan = planned(history)
@@ -81,7 +81,7 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
         """Return the balances by (wallet, currency), now or at the end of a time.
 
         Wallets are `trading`, `funding`, `isolated` and the earn products; amounts are in 10^-16.
-        Zero balances are kept. Bills of the trading account show a time some milliseconds off.
+        Zero balances are included. The times of trading bills are off by some milliseconds.
         """
         if at_ms is None:
             return dict(self.state.held)
@@ -102,16 +102,16 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
         return held
 
     def events(self) -> Iterator[WalletEvent]:
-        """Iterate over all events, in the order in which they were booked."""
+        """Iterate over all events in booking order."""
         return self._done()
 
     # Live -----------------------------------------------------------------------------------
 
     def happen(self, kind: str, at_ms: int) -> list[WalletEvent]:
-        """Run an event now, after all that are due; returns the booked events.
+        """Run an event now, after all due ones; returns the booked events.
 
         `kind` is a name in `generator.PLAN`, `order` or `position`; "" books only what is due, such
-        as deposits that were confirmed meanwhile.
+        as deposits that have been confirmed.
         """
         self._begin_live()
         block, at = OkxBlock(), max(self.until, at_ms)
@@ -128,7 +128,8 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
 
 @cache
 def _pair(ccy: str, kind: str) -> tuple[str, str]:
-    """Return one tuple for all rows of a currency and type: the extents keep many of them."""
+    """Return one tuple for all rows of a currency and type, because the extents keep many of
+    them."""
     return ccy, kind
 
 

@@ -1,7 +1,8 @@
-"""Perpetual and dated contracts, options and their ends, booked in bills of the simulated OKX.
+"""Perpetual and dated contracts, and options, up to their end, booked in bills of the simulated
+OKX.
 
-A fill is one bill in the settlement currency, of its profit and its fee; an option's premium is in
-the change alone. Positions are long and short apart, all of them cross margined.
+A fill is one bill in the settlement currency with its profit and its fee; an option's premium is
+only part of the change. Long and short positions are separate, and all are cross margined.
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 """
 
@@ -49,12 +50,12 @@ DELIVERED: Final = {"long": "112", "short": "113"}
 
 
 class _Deal(NamedTuple):
-    """How a fill was made: the words of its bill, its order and its position."""
+    """How a fill was made: the codes of its bill, its order and its position."""
 
     type: str = "2"
     subs: dict[str, str] = {}  # noqa: RUF012  # never changed
     category: str = "normal"
-    end: str = ""  # how positions-history shows a close
+    end: str = ""  # how positions-history reports a close
     ordered: bool = True
     fee: bool = True
 
@@ -70,7 +71,7 @@ class ContractTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return the events that can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "position": self.open_position,
             "close": self.close,
@@ -91,7 +92,7 @@ class ContractTrading:
     # Fills ----------------------------------------------------------------------------------
 
     def _contracts(self, market: OkxInstrument, price: int) -> int:
-        """Return a size that is worth up to a few percent of the balance."""
+        """Return a size worth up to a few percent of the balance."""
         share, parts = self._random.randrange(20, 90), max(1_000, self._books.history.rows // 20)
         margin = self._books.held(TRADING, market.settle) * share // parts
         one = market.worth(UNIT, price)
@@ -108,7 +109,7 @@ class ContractTrading:
         opening: bool,
         deal: _Deal = NORMAL,
     ) -> TradingBill | None:
-        """Trade contracts of one side of the position; returns the bill."""
+        """Trade contracts on one side of the position; returns the bill."""
         position = self._books.state.positions.get((market.id, side))
         maker = deal.ordered and self._random.random() < 0.5
         worth = market.worth(size, price)
@@ -121,7 +122,7 @@ class ContractTrading:
                 return None
             size = min(size, position.size)
             pnl = self._profit(position, size, price)
-            # The loss is cut here, so that no balance is negative.
+            # The loss is limited here, so that no balance becomes negative.
             pnl = max(pnl, -(self._books.held(TRADING, market.settle) // 2))
         created = self._books.moment("orders", at - self._random.randrange(1, 3_000))
         order = created, self._books.state.number("order")
@@ -209,7 +210,7 @@ class ContractTrading:
                 self._books.state.later(due, "funding", market.id, side)
         else:
             total = position.size + size
-            if market.inverse:  # the harmonic mean, so that what it cost is exact
+            if market.inverse:  # the harmonic mean, so that the entry value is exact
                 cost = per(position.size, position.entry) + per(size, price)
                 entry = per(total, cost)
             else:
@@ -246,7 +247,7 @@ class ContractTrading:
     # Perpetual contracts --------------------------------------------------------------------
 
     def open_position(self, at: int, deal: _Deal = NORMAL) -> None:
-        """Open or enlarge a position, whose parts are closed hours later."""
+        """Open or increase a position that is closed in parts hours later."""
         market = self._random.choices(SWAP_MARKETS, SWAP_WEIGHTS)[0]
         side = self._random.choice(("long", "short"))
         price = market.price_at(at, self._random)
@@ -264,14 +265,15 @@ class ContractTrading:
             hours += self._random.randrange(1, 6)
 
     def close(self, at: int, market: OkxInstrument, side: str, size: int) -> None:
-        """Close a part of a position, as far as it is still there."""
+        """Close a part of a position, as far as it still exists."""
         price = market.price_at(at, self._random)
         row = self._fill(at, market, side, size, price, opening=False)
         if row is not None:
             self._books.done("contract trade", f"{market.id} {row.trade}", row)
 
     def pay_funding(self, at: int, instrument: str, side: str) -> None:
-        """Pay or receive the funding of eight hours, and of the next while the position is open."""
+        """Pay or receive the funding of eight hours, and schedule the next while the position is
+        open."""
         position = self._books.state.positions.get((instrument, side))
         if position is None:
             return
@@ -300,7 +302,7 @@ class ContractTrading:
         return self._random.choice(found) if found else None
 
     def liquidate(self, at: int) -> None:
-        """Liquidate a position: a bill of its loss, and one of the penalty."""
+        """Liquidate a position: a bill for its loss, and one for the penalty."""
         position = self._any_position(at)
         if position is None:
             return
@@ -324,7 +326,7 @@ class ContractTrading:
         self._books.done("liquidation", market.id, row, charge)
 
     def deleverage(self, at: int) -> None:
-        """Close a position against one that was liquidated."""
+        """Close a position against a liquidated one."""
         position = self._any_position(at)
         if position is None:
             return
@@ -349,7 +351,7 @@ class ContractTrading:
     # Dated contracts ------------------------------------------------------------------------
 
     def open_dated(self, at: int) -> None:
-        """Open a contract that is delivered days later, and settled daily in newer times."""
+        """Open a contract that is delivered days later, and since 2025 settled daily."""
         days = self._random.randrange(2, 15)
         expiry = expiry_after(at, days)
         market = dated(self._random.choice(("BTC", "ETH")), expiry)
@@ -366,7 +368,7 @@ class ContractTrading:
         self._books.state.later(expiry, "delivery", market.id, side)
 
     def settle(self, at: int, instrument: str, side: str) -> None:
-        """Settle the profit of a day: the position begins anew at the price."""
+        """Settle the profit of a day: the position restarts at the current price."""
         position = self._books.state.positions.get((instrument, side))
         if position is None:
             return
@@ -383,7 +385,7 @@ class ContractTrading:
         self._books.done("settlement", instrument, row)
 
     def deliver(self, at: int, instrument: str, side: str) -> None:
-        """Deliver a contract: its profit less a fee, without an order."""
+        """Deliver a contract: a bill with its profit less a fee, without an order."""
         position = self._books.state.positions.get((instrument, side))
         if position is None:
             return
@@ -401,7 +403,7 @@ class ContractTrading:
     # Options --------------------------------------------------------------------------------
 
     def trade_option(self, at: int) -> None:
-        """Buy or sell an option, whose premium changes hands at once."""
+        """Buy or sell an option; its premium is paid immediately."""
         base = self._random.choice(("BTC", "ETH"))
         expiry, spot = expiry_after(at, self._random.randrange(1, 10)), SWAPS[f"{base}-USD-SWAP"]
         price = spot.price_at(at, self._random)
@@ -475,7 +477,7 @@ class ContractTrading:
         self._books.state.later(expiry, "option expiry", market, size, sold)
 
     def expire_option(self, at: int, market: OkxInstrument, size: int, sold: bool) -> None:
-        """Exercise an option that is worth something, or let it expire; both are a bill."""
+        """Exercise an option that has value, or let it expire; both cases have a bill."""
         price = SWAPS[f"{market.base}-USD-SWAP"].price_at(at, self._random)
         inside = (price - market.strike) * (1 if market.option == "C" else -1)
         payoff = per(times(times(size, market.multiple), max(0, inside)), price)
@@ -491,7 +493,7 @@ class ContractTrading:
     # Blocks and spreads ---------------------------------------------------------------------
 
     def trade_spread(self, at: int) -> None:
-        """Open both legs of a spread at once: a perpetual and a dated contract."""
+        """Open both legs of a spread together: a perpetual and a dated contract."""
         expiry = expiry_after(at, 9)
         markets = (SWAPS["BTC-USD-SWAP"], dated("BTC", expiry))
         price = markets[0].price_at(at, self._random)

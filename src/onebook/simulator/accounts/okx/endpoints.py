@@ -1,8 +1,9 @@
-"""What the endpoints of the simulated OKX answer: rows of an account, as of the exchange's clock.
+"""Answers of the simulated OKX's endpoints: rows of an account, as of the exchange's clock.
 
-Lists are newest first. `after` leads to older rows and `before` to newer ones, both exclusive: by
-ids in the trading account, by times elsewhere, where rows of one millisecond are lost between two
-pages. Lists of the trading account forget: https://www.okx.com/docs-v5/en/#trading-account-rest-api
+Lists are newest first. `after` requests older rows and `before` newer ones, both exclusive: by id
+in the trading account, elsewhere by time, where rows of the same millisecond can be lost between
+two pages. Lists of the trading account have limited retention:
+https://www.okx.com/docs-v5/en/#trading-account-rest-api
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +56,7 @@ class OkxQuery(NamedTuple):
         return self.fields.get(name) or default
 
     def required(self, name: str) -> str:
-        """Return a field that must be there."""
+        """Return a required field."""
         found = self.text(name)
         if not found:
             raise OkxRefused("50014", name)
@@ -74,11 +75,11 @@ class OkxQuery(NamedTuple):
         return min(PAGE_ROWS, PAGE_ROWS if found is None else found)
 
     def chosen(self, name: str) -> frozenset[str]:
-        """Return the values of a list of them."""
+        """Return the values of a list field."""
         return frozenset(each for each in self.text(name).split(",") if each)
 
     def matches(self, facts: Mapping[str, Any], *names: str) -> bool:
-        """Return whether a row has each value that the query asks for."""
+        """Return whether a row has each value that the query requests."""
         return all(not self.text(name) or facts[name] == self.text(name) for name in names)
 
 
@@ -88,8 +89,8 @@ class OkxEndpoints:
     Args:
         account: Its history.
         files: Its exports.
-        archive_days: How far back the archives of the trading account reach.
-        refresh_s: How often the history of funding bills is refreshed, in seconds; 0: always.
+        archive_days: Retention of the archives of the trading account.
+        refresh_s: Refresh interval of the history of funding bills, in seconds; 0: always current.
     """
 
     def __init__(
@@ -238,7 +239,7 @@ class OkxEndpoints:
         return self.account.newest(table, after=after, until=until, wanted=wanted)
 
     def _interest(self, query: OkxQuery) -> Data:
-        kind = query.text("type", "2")  # VIP loans have to be asked for
+        kind = query.text("type", "2")  # VIP loans must be requested explicitly
         found = (rows.interest(row) for row in self._timed(query, "interest", YEAR)
                  if row.kind == kind)  # fmt: skip
         names = ("ccy", "instId", "mgnMode")
@@ -319,7 +320,7 @@ class OkxEndpoints:
         *filters: str,
         days: int = EVER,
     ) -> Data:
-        """Return a page of one of the short lists, which are paged by times."""
+        """Return a page of one of the short lists, which are paged by time."""
         newer, older = query.whole("before"), query.whole("after")
         floor = query.now - days * DAY_MS
         found = sorted(
@@ -454,7 +455,7 @@ class OkxEndpoints:
     # Instruments and exports ------------------------------------------------------------------
 
     def instruments(self, query: OkxQuery) -> Data:
-        """Return what is traded now; delisted and expired instruments are gone."""
+        """Return the currently traded instruments, without delisted and expired ones."""
         kind = query.required("instType")
         if kind == "OPTION" and not (query.text("uly") or query.text("instFamily")):
             raise OkxRefused("50014", "instFamily")

@@ -1,7 +1,8 @@
-"""Exports of a quarter's bills, and the host from which their files are downloaded.
+"""Exports of a quarter's bills, and the host that serves their files.
 
-A request makes a job; its file, a zip archive of one CSV table, is there some time later, under
-links that expire. https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-since-2021
+A request starts a job; its file, a zip archive of one CSV table, is available some time later, at
+links that expire.
+https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-since-2021
 """
 
 import asyncio
@@ -30,10 +31,10 @@ SINCE: Final = ms_of("2021-02-01")
 LINK_MS: Final = 5 * HOUR_MS + HOUR_MS // 2
 KEPT_MS: Final = 30 * DAY_MS
 MAKING_S: Final = 1_800.0
-SLACK_MS: Final = 5  # by which the time that a bill shows is off
+SLACK_MS: Final = 5  # deviation of the time that a bill shows
 QUARTERS: Final = ("Q1", "Q2", "Q3", "Q4")
 DENIED: Final = "<?xml version='1.0' encoding='UTF-8'?><Error><Code>{0}</Code></Error>"
-# Faults of the host; `failed` is one of an export, queued under the path of the request.
+# Faults of the host; `failed` is a fault of an export, queued under the path of the request.
 FILE_FAULTS: Final = ("502", "truncated", "reset", "slow")
 
 
@@ -62,7 +63,7 @@ class SimulatedOkxFiles(SimulatedHost):
     Args:
         account: Its history.
         now_ms: The exchange's clock.
-        making_s: How long it takes to make a file, in seconds.
+        making_s: Seconds until a file is ready.
         zone_hours: The time zone in which quarters begin and end.
     """
 
@@ -79,7 +80,7 @@ class SimulatedOkxFiles(SimulatedHost):
         zone_hours: int = 0,
     ) -> None:
         super().__init__(now_ms, sleep, faults)
-        self.url = "http://files.simulated"  # set to where it is served: links begin with it
+        self.url = "http://files.simulated"  # set to the served address, with which links begin
         self.downloads = 0
         self._account = account
         self._making_ms = round(making_s * 1_000)
@@ -88,10 +89,10 @@ class SimulatedOkxFiles(SimulatedHost):
         self._links: dict[str, tuple[BillsExport, int]] = {}
 
     def apply(self, year: str, quarter: str, types: str, *, failed: bool = False) -> dict[str, str]:
-        """Request a file; returns whether it is there already.
+        """Request a file; returns whether it already exists.
 
         Raises:
-            OkxRefused: There is no such quarter, it has no bills, or is being exported.
+            OkxRefused: The quarter does not exist, has no bills, or is being exported.
         """
         start, end = self._bounds(year, quarter)
         now = self._now_ms()
@@ -116,7 +117,7 @@ class SimulatedOkxFiles(SimulatedHost):
         """Return the state of a requested file, with a link to it if it is finished.
 
         Raises:
-            OkxRefused: It was not requested, or is no longer kept.
+            OkxRefused: It was not requested, or has expired.
         """
         self._bounds(year, quarter)
         job, now = self._job(year, quarter, types), self._now_ms()

@@ -1,7 +1,7 @@
-"""Rows of the simulated OKX account, as facts: amounts in 10^-16, times in milliseconds.
+"""Rows of the simulated OKX account as facts: amounts in 10^-16, times in milliseconds.
 
-A row begins with its time and number, which are its place in its table and make its id; `ts` is
-what it shows, some milliseconds off.
+A row begins with its time and number, which are its place in its table and determine its id; `ts`
+is the time that it shows, off by some milliseconds.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from msgspec import Struct
 from onebook.simulator.accounts.okx.names import OkxChain, OkxInstrument
 
 TRADING, FUNDING = "trading", "funding"
-ISOLATED: Final = "isolated"  # margin of single positions, apart from the trading account
+ISOLATED: Final = "isolated"  # margin of single positions, separate from the trading account
 SAVINGS, STAKING, FIXED, STRUCTURED, LOANS = "savings", "staking", "fixed", "structured", "loans"
 
 
@@ -19,13 +19,13 @@ class OkxHistory(Struct, frozen=True):
     """Size of the history to generate.
 
     Args:
-        from_ms: Its first time, in Unix milliseconds.
-        to_ms: Its last time.
+        from_ms: Start of the history, in Unix milliseconds.
+        to_ms: End of the history.
         rows: Approximate number of bills of both accounts, up to a million and more: memory does
-            not grow with it, as rows are generated again when they are read.
+            not grow with it, because rows are regenerated when they are read.
         seed: Random seed.
-        derivatives: Whether the account borrows and trades contracts; without, its mode is spot.
-        custody: Whether it has bills of custodians, which one has to be named to see.
+        derivatives: Whether the account borrows and trades contracts; if not, its mode is spot.
+        custody: Whether it has bills of custodians, which are only shown if the custodian is named.
     """
 
     from_ms: int
@@ -37,7 +37,7 @@ class OkxHistory(Struct, frozen=True):
 
 
 class TradingBill(NamedTuple):
-    """A bill of the trading account; `balance` is that of its currency after it."""
+    """A bill of the trading account; `balance` is the balance of its currency after it."""
 
     time: int
     seq: int
@@ -83,7 +83,7 @@ class FundingBill(NamedTuple):
 
 
 class ProductRow(NamedTuple):
-    """A change of what an earn product or a loan holds, which no bill shows."""
+    """A change of an earn product or loan that no bill shows."""
 
     time: int
     seq: int
@@ -117,7 +117,7 @@ class OkxFill(NamedTuple):
 
 
 class OkxOrder(NamedTuple):
-    """An order, by the time it was created."""
+    """An order, by its creation time."""
 
     time: int
     seq: int
@@ -130,7 +130,7 @@ class OkxOrder(NamedTuple):
     mode: str
     price: int  # limit; 0 for market orders
     size: int
-    target: str  # of market orders of pairs: what the size counts
+    target: str  # for market orders of pairs: what the size counts
     filled: int
     average: int
     fee: int
@@ -143,7 +143,7 @@ class OkxOrder(NamedTuple):
 
 
 class OpenPosition(NamedTuple):
-    """An open position of contracts, and what it has brought since it was opened."""
+    """An open position in contracts, and its results since it was opened."""
 
     instrument: OkxInstrument
     side: str  # long or short
@@ -153,7 +153,7 @@ class OpenPosition(NamedTuple):
     number: int
     largest: int
     closed: int = 0
-    proceeds: int = 0  # size times price of what is closed
+    proceeds: int = 0  # size times price of the closed part
     pnl: int = 0
     fee: int = 0
     funding: int = 0
@@ -170,7 +170,7 @@ class ClosedPart(NamedTuple):
 
 
 class InterestRow(NamedTuple):
-    """Interest that accrued in an hour; a bill deducts the sum of several."""
+    """Interest accrued in an hour; a bill deducts the sum of several."""
 
     time: int
     seq: int
@@ -192,23 +192,23 @@ class LendingRow(NamedTuple):
     rate: int
 
 
-# Lists, some hundred rows of which stay in memory ------------------------------------------
+# Lists of some hundred rows that stay in memory --------------------------------------------
 
 
 class OkxDeposit(NamedTuple):
-    """A deposit: what deposit-history shows of it at any time."""
+    """A deposit, which determines the row of deposit-history at any time."""
 
     time: int
     seq: int
     chain: OkxChain
     amount: int
     credited: int  # 0: never
-    final: int = 2  # its state in the end
-    internal: str = ""  # `id` or `empty`, by what the list has of its transaction
+    final: int = 2  # its final state
+    internal: str = ""  # `id` or `empty`: what the list has as its transaction
 
 
 class OkxWithdrawal(NamedTuple):
-    """A withdrawal: what withdrawal-history shows of it at any time."""
+    """A withdrawal, which determines the row of withdrawal-history at any time."""
 
     time: int
     seq: int
@@ -221,7 +221,7 @@ class OkxWithdrawal(NamedTuple):
 
 
 class FiatOrder(NamedTuple):
-    """A deposit or withdrawal of money at a bank, in lists of its own."""
+    """A deposit or withdrawal of fiat money, which has separate lists."""
 
     time: int
     seq: int
@@ -248,7 +248,7 @@ class OkxConversion(NamedTuple):
 
 
 class DustConversion(NamedTuple):
-    """A small balance that easy convert turned into another currency."""
+    """A small balance that easy convert exchanged for another currency."""
 
     time: int
     seq: int
@@ -291,7 +291,7 @@ class WalletTransfer(NamedTuple):
 
 
 class StakeOrder(NamedTuple):
-    """An order of on-chain earn, and when it pays."""
+    """An order of on-chain earn, and its payment times."""
 
     time: int
     seq: int
@@ -336,10 +336,10 @@ class BorrowStep(NamedTuple):
 
 
 class WalletEvent(NamedTuple):
-    """What really happened, as plain data; the sum of all `changes` is what the account holds.
+    """A true event as plain data; the sum of all `changes` is the holdings of the account.
 
     `changes` are net of fees: (wallet, currency, change), where the wallet is `trading`, `funding`,
-    `isolated`, or an earn product; `fees` has what of them was paid, (wallet, currency, fee).
+    `isolated`, or an earn product; `fees` are the fees paid, (wallet, currency, fee).
     """
 
     time: int
@@ -348,4 +348,4 @@ class WalletEvent(NamedTuple):
     changes: tuple[tuple[str, str, int], ...]
     fees: tuple[tuple[str, str, int], ...]
     bills: tuple[str, ...]  # ids of its bills in the trading account
-    funding: tuple[str, ...]  # and in the funding account
+    funding: tuple[str, ...]  # ids of its bills in the funding account

@@ -1,8 +1,8 @@
 """Deposits, withdrawals, transfers, conversions, earn and rewards in the funding account of OKX.
 
-A deposit or withdrawal is a row of its list from the time it is asked for, and a bill when it is
-booked. What is subscribed to an earn product leaves the account; a redemption returns it. Bills say
-no more than a type: https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
+A deposit or withdrawal is a row of its list from the time of its request, and a bill when it is
+booked. Funds subscribed to an earn product leave the account; a redemption returns them. Bills only
+have a type: https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 """
 
 from typing import Final, NamedTuple
@@ -51,10 +51,10 @@ OPENING: Final = {
     "OKB": 900, "LTC": 900, "USDC": 300_000, "EUR": 200_000, "MATIC": 60_000, "DOT": 3_000,
     "USDG": 20_000, "LUNC": 900_000,
 }  # fmt: skip
-LATE: Final = {"EUR": ms_of("2023-10-01"), "USDG": ms_of("2025-02-01")}  # listed since
+LATE: Final = {"EUR": ms_of("2023-10-01"), "USDG": ms_of("2025-02-01")}  # listed from then on
 ENDED: Final = {"MATIC": MATIC_ENDED, "LUNC": MATIC_ENDED}
-MOVED: Final = 70  # percent of the opening that goes to the trading account
-OLD_CONVERSIONS: Final = ms_of("2023-06-01")  # until then both legs have one type
+MOVED: Final = 70  # percent of the opening deposits that go to the trading account
+OLD_CONVERSIONS: Final = ms_of("2023-06-01")  # until then, both legs have the same type
 HELD_STATES: Final = (8, 11, 12, 13, 14, 17)  # of deposits that are not credited
 EARNING_RATE: Final = UNIT // 100_000
 
@@ -88,14 +88,14 @@ CHARGES: Final = (
 
 
 class FundingFlows:
-    """Generates what happens in the funding account, and books it."""
+    """Generates and books the events of the funding account."""
 
     def __init__(self, books: OkxBooks) -> None:
         self._books = books
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "opening": self.open_account,
             "deposit": self.deposit,
@@ -162,13 +162,13 @@ class FundingFlows:
         self._deposit(at, chain, self._size(chain), internal=internal)
 
     def deposit_at_once(self, at: int) -> None:
-        """Deposit several times in one millisecond, as a payment to many does."""
+        """Make several deposits in one millisecond, as by a payment to many."""
         for _ in range(self._random.randrange(3, 7)):
             chain = self._random.choice(COINS)
             self._deposit(at, chain, self._size(chain) // 20 // NANO8 * NANO8, wait=HOUR_MS)
 
     def hold_deposit(self, at: int) -> None:
-        """Deposit what is not credited."""
+        """Deposit a coin that is not credited."""
         chain = self._random.choice(COINS)
         self._deposit(at, chain, self._size(chain), final=self._random.choice(HELD_STATES))
 
@@ -195,7 +195,7 @@ class FundingFlows:
         self._books.done("deposit", f"deposit {deposit.seq}", row)
 
     def deposit_fiat(self, at: int) -> None:
-        """Deposit euros at a bank, now and then in vain."""
+        """Deposit euros at a bank, sometimes unsuccessfully."""
         if at < LATE["EUR"]:
             return
         amount = self._random.randrange(100, 9_000) * UNIT
@@ -209,14 +209,14 @@ class FundingFlows:
             self._books.state.later(order.done, "fiat done", order)
 
     def finish_fiat(self, at: int, order: FiatOrder) -> None:
-        """Book the euros that came from a bank."""
+        """Book the euros that arrived from a bank."""
         row = self._books.fund(at, order.ccy, order.amount, 1)
         self._books.done("fiat deposit", f"fiat {order.seq}", row)
 
     # Withdrawals ----------------------------------------------------------------------------
 
     def withdraw(self, at: int, *, internal: bool = False, final: int = 2) -> None:
-        """Withdraw up to a tenth of a coin; what fails or is cancelled is returned."""
+        """Withdraw up to a tenth of a coin; a failed or cancelled withdrawal is returned."""
         chain = self._random.choice(CHAINS)
         step = UNIT // 10**chain.decimals
         amount = min(self._size(chain), self._books.held(FUNDING, chain.ccy) // 10)
@@ -242,7 +242,7 @@ class FundingFlows:
             self._books.state.later(withdrawal.ended, "returned", withdrawal)
 
     def give_back(self, at: int, withdrawal: OkxWithdrawal) -> None:
-        """Return what was not sent."""
+        """Return funds that were not sent."""
         chain, fee = withdrawal.chain, withdrawal.fee
         apart = chain.apart and fee > 0
         amount = withdrawal.amount + (0 if apart else fee)
@@ -255,7 +255,7 @@ class FundingFlows:
         )  # fmt: skip
 
     def withdraw_fiat(self, at: int) -> None:
-        """Withdraw euros to a bank, for a fee in a bill of its own."""
+        """Withdraw euros to a bank, with the fee in a separate bill."""
         amount = cut_to(self._books.share(FUNDING, "EUR", 100, UNIT // 100), UNIT)
         if not amount:
             return
@@ -302,7 +302,7 @@ class FundingFlows:
         self._books.done("transfer", f"transfer {number}", one, trade)
 
     def transfer_to_sub_account(self, at: int) -> None:
-        """Move a currency to the sub-account, or a part of that back."""
+        """Move a currency to the sub-account, or a part of it back."""
         ccy = self._random.choice(("USDT", "BTC", "ETH"))
         incoming = self._random.random() < 0.4
         amount = self._books.share(FUNDING, ccy, 40 if incoming else 90, MICRO)
@@ -316,7 +316,8 @@ class FundingFlows:
     # Conversions ----------------------------------------------------------------------------
 
     def convert(self, at: int) -> None:
-        """Convert a currency in the funding account: two bills that share nothing but the time."""
+        """Convert a currency in the funding account: two bills that have only the time in
+        common."""
         pair = PAIRS[self._random.choice(("BTC-USDT", "ETH-USDT", "SOL-USDT", "XRP-USDT"))]
         buys = self._random.random() < 0.6
         spent = pair.settle if buys else pair.base
@@ -343,7 +344,7 @@ class FundingFlows:
         self._books.done("conversion", f"trader{number}", *rows)
 
     def collect_dust(self, at: int) -> None:
-        """Collect a tiny rest of the trading account."""
+        """Collect a tiny remainder of the trading account."""
         amount = self._random.randrange(1, 90_000)
         if self._books.held(TRADING, "DOGE") < amount:
             return
@@ -373,7 +374,7 @@ class FundingFlows:
         self._books.done(f"{wallet} redemption", "", row, held)
 
     def redeem_savings(self, at: int) -> None:
-        """Redeem a part of the savings, with what they earned."""
+        """Redeem a part of the savings, with its earnings."""
         ccy = self._random.choice(("USDT", "BTC", "ETH"))
         held = self._books.held(SAVINGS, ccy)
         amount = held if self._random.random() < 0.3 else self._books.share(SAVINGS, ccy, 700, 1)
@@ -396,7 +397,7 @@ class FundingFlows:
             self._books.done("savings earnings", "", row)
 
     def stake(self, at: int) -> None:
-        """Stake on a chain: the yield is paid weekly, the principal returns in the end."""
+        """Stake on chain: the yield is paid weekly, and the principal is returned at the end."""
         ccy, protocol = self._random.choice((("DOT", "Polkadot"), ("USDT", "On-Chain Defi")))
         amount = self._books.share(FUNDING, ccy, 120, MICRO)
         if not amount:
@@ -426,7 +427,7 @@ class FundingFlows:
         self._redeem(at, ccy, amount, 82, STAKING)
 
     def stake_liquid(self, at: int, ccy: str) -> None:
-        """Stake ETH or SOL for a token that earns, or turn the token back, which takes days."""
+        """Stake ETH or SOL for a token that earns, or redeem the token, which takes days."""
         token = {"ETH": "BETH", "SOL": "OKSOL"}[ccy]
         out, swap, back, reward = {"ETH": (137, 138, 138, 139), "SOL": (329, 330, 331, 328)}[ccy]
         held = self._books.held(FUNDING, token)
@@ -475,7 +476,7 @@ class FundingFlows:
         self._books.done("fixed earnings", "", interest)
 
     def subscribe_okusd(self, at: int) -> None:
-        """Turn dollars to OKUSD, which earns."""
+        """Exchange dollars for OKUSD, which earns."""
         amount = self._books.share(FUNDING, "USDT", 60, UNIT)
         if amount:
             rows = (self._books.fund(at, "USDT", -amount, 509),
@@ -484,7 +485,7 @@ class FundingFlows:
             self._books.state.later(at + 5 * DAY_MS, "OKUSD end", amount)
 
     def redeem_okusd(self, at: int, amount: int) -> None:
-        """Pay the yield of OKUSD, and turn it back."""
+        """Pay the yield of OKUSD, and exchange it back."""
         paid = self._books.fund(at, "OKUSD", cut_to(amount // 900, NANO8), 516)
         self._books.done("OKUSD earnings", "", paid)
         rows = (self._books.fund(at, "OKUSD", -amount, 511),
@@ -564,12 +565,12 @@ class FundingFlows:
     # Others ---------------------------------------------------------------------------------
 
     def buy(self, at: int) -> None:
-        """Buy coins with a card: what they cost is nowhere."""
+        """Buy coins with a card; no list shows the price paid."""
         amount = self._random.randrange(1, 90) * UNIT // 1_000
         self._books.done("purchase", "", self._books.fund(at, "BTC", amount, 200))
 
     def sell_to_peer(self, at: int) -> None:
-        """Sell dollars to a peer for money outside; now and then that is cancelled."""
+        """Sell dollars to a peer for outside money; sometimes the sale is cancelled."""
         amount = self._books.share(FUNDING, "USDT", 30, UNIT)
         if amount:
             row = self._books.fund(at, "USDT", -amount, 116)
@@ -591,7 +592,7 @@ class FundingFlows:
             self._books.done("reward", "", row)
 
     def charge(self, at: int) -> None:
-        """Give something away, or lose it."""
+        """Give away or lose an amount."""
         entry = self._random.choice(CHARGES)
         ccy = self._random.choice(entry.ccys)
         amount = cut_to(entry.size * self._random.randrange(50, 900) // 100, NANO8)
@@ -600,13 +601,13 @@ class FundingFlows:
             self._books.done("charge", "", row)
 
     def delist(self, at: int) -> None:
-        """Take a currency off both accounts."""
+        """Remove a currency from both accounts."""
         amount = self._books.held(FUNDING, "LUNC")
         if amount:
             self._books.done("delisting", "LUNC", self._books.fund(at, "LUNC", -amount, 220))
 
     def keep_in_custody(self, at: int) -> None:
-        """Move coins to a custodian or back; lists show only the custodian that is asked for."""
+        """Move coins to a custodian or back; lists show only the requested custodian."""
         amount, back = self._books.share(FUNDING, "BTC", 10, NANO8), self._random.random() < 0.5
         if amount:
             row = self._books.fund(

@@ -1,7 +1,7 @@
-"""Generates the history of an OKX account: what happens how often, and how it is booked.
+"""Generates the history of an OKX account: frequencies of events, and their booking.
 
-Two of three steps are an order of a pair, the others open a position of contracts; what happens
-seldom is planned over the whole history by `PLAN`.
+Two of three steps are an order of a pair, the others open a position in contracts; rare events are
+planned over the whole history by `PLAN`.
 """
 
 from collections.abc import Callable
@@ -107,7 +107,7 @@ PLAN: Final = (
 CONTRACT_KINDS: Final = frozenset(
     each.kind for each in PLAN[[each.kind for each in PLAN].index("margin trade") : -1]
 )
-ONCE: Final = {"delisting": MATIC_ENDED + 3 * HOUR_MS}  # on a day of its own
+ONCE: Final = {"delisting": MATIC_ENDED + 3 * HOUR_MS}  # on a fixed date
 
 
 def planned(history: OkxHistory) -> list[Pending]:
@@ -172,7 +172,7 @@ class OkxBooks:
         return self.state.held.get((wallet, ccy), 0)
 
     def moment(self, table: str, at: int) -> int:
-        """Return a time for a row of a table, not before those it has."""
+        """Return a time for a row of a table, not before those of its existing rows."""
         at = max(at, self.state.floors.get(table, 0))
         self.state.floors[table] = at
         return at
@@ -237,7 +237,7 @@ class OkxBooks:
         *rows: TradingBill | FundingBill | ProductRow,
         fees: tuple[tuple[str, str, int], ...] = (),
     ) -> None:
-        """Note what happened, with its rows; `fees` are those that no bill shows."""
+        """Record an event with its rows; `fees` are those that no bill shows."""
         changes: list[tuple[str, str, int]] = []
         charged = list(fees)
         bills, funding = [], []
@@ -276,7 +276,7 @@ def run_block(
     *,
     steps: int,
 ) -> OkxBlock:
-    """Generate a block, changing the state to that after it; `steps` are those of the history."""
+    """Generate a block, advancing the state to its end; `steps` is the number in the history."""
     block = OkxBlock()
     random = Random(f"okx block {history.seed} {index}")  # noqa: S311  # a simulation
     kinds = acts(OkxBooks(history, state, block, random))

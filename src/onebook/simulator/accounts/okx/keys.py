@@ -1,7 +1,7 @@
 """API keys of the simulated OKX: signatures, time stamps, environments, regions and addresses.
 
-The checks and their order: headers present, time stamp, key, environment, address, passphrase,
-signature; OKX documents the codes, not their order.
+The checks in their order: headers present, time stamp, key, environment, address, passphrase,
+signature; OKX documents the codes, but not their order.
 https://www.okx.com/docs-v5/en/#overview-rest-authentication
 """
 
@@ -73,7 +73,7 @@ class SimulatedOkxKey:
 
 
 class OkxRefused(Exception):
-    """An answer that is an error; those about headers have no data."""
+    """An error answer; errors about headers have no data."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         status, words = REFUSALS[code]
@@ -138,7 +138,7 @@ def okx_signature(secret: str, stamp: str, method: str, target: str, body: bytes
 
 
 def stamp_of(ms: int) -> str:
-    """Return a time as `OK-ACCESS-TIMESTAMP` has it."""
+    """Return a time in the form of `OK-ACCESS-TIMESTAMP`."""
     return f"{datetime.fromtimestamp(ms // 1_000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1_000:03}Z"
 
 

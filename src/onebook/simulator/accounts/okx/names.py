@@ -1,4 +1,4 @@
-"""Currencies, chains and instruments of the simulated OKX, its bill words, and ids of its rows.
+"""Currencies, chains and instruments of the simulated OKX, the words of its bills, and row ids.
 
 Amounts are integers of 10^-16: OKX shows balances of the trading account with 16 decimals. Times
 are Unix milliseconds. https://www.okx.com/docs-v5/en/#public-data-rest-api-get-instruments
@@ -43,12 +43,12 @@ def cut_to(units: int, step: int) -> int:
 
 
 class OkxInstrument(NamedTuple):
-    """What is traded; prices move around `price`, and it is traded `weight` times as often."""
+    """An instrument; prices move around `price`, and `weight` is its relative trading frequency."""
 
     id: str
     kind: str  # SPOT, SWAP, FUTURES or OPTION
     base: str
-    settle: str  # what pays: the quote of a pair, or the currency that margin and P&L are in
+    settle: str  # the quote of a pair, or the currency of margin and P&L
     price: int
     tick: int
     lot: int
@@ -66,13 +66,14 @@ class OkxInstrument(NamedTuple):
         return self.since <= at < self.until
 
     def price_at(self, at: int, random: Random) -> int:
-        """Draw a price: within two years it falls from 1.5 to 0.6 of the usual one and back."""
+        """Draw a price: within two years it falls from 1.5 to 0.6 of the usual price and rises
+        again."""
         wave = abs(at // HOUR_MS % 17_520 - 8_760)
         moved = self.price * (6_000 + wave) // 10_000 * random.randrange(9_950, 10_051) // 10_000
         return max(self.tick, cut_to(moved, self.tick))
 
     def worth(self, contracts: int, price: int) -> int:
-        """Return what contracts are worth in the settlement currency."""
+        """Return the value of contracts in the settlement currency."""
         if self.inverse:
             return per(times(contracts, self.value), price)
         return times(times(times(contracts, self.value), self.multiple), price)
@@ -101,7 +102,7 @@ def _swap(id_: str, price: int, tick: int, value: int, weight: int) -> OkxInstru
 CENT: Final = UNIT // 100
 TENTH: Final = UNIT // 10
 MATIC_ENDED: Final = ms_of("2024-09-10")
-UNIFIED: Final = ms_of("2025-08-20")  # order books in dollars that several currencies pay
+UNIFIED: Final = ms_of("2025-08-20")  # order books in dollars that several currencies can pay
 PAIRS: Final = {
     each.id: each
     for each in (
@@ -137,7 +138,7 @@ EXPIRY_HOUR: Final = 8  # of a day, UTC
 
 
 def expiry_after(at: int, days: int) -> int:
-    """Return the expiry some days after a time: 08:00 UTC."""
+    """Return an expiry some days after a time: 08:00 UTC."""
     return (at // DAY_MS + days) * DAY_MS + EXPIRY_HOUR * HOUR_MS
 
 
@@ -148,7 +149,7 @@ def dated(base: str, expiry: int) -> OkxInstrument:
 
 
 def option(base: str, expiry: int, strike: int, kind: str) -> OkxInstrument:
-    """Return an option, settled in its coin; its price is a part of a coin."""
+    """Return an option, settled in its coin; its price is a fraction of a coin."""
     day = datetime.fromtimestamp(expiry // 1_000, UTC)
     return OkxInstrument(
         f"{base}-USD-{day:%y%m%d}-{strike // UNIT}-{kind}", "OPTION", base, base, 4 * CENT,
@@ -160,7 +161,7 @@ def option(base: str, expiry: int, strike: int, kind: str) -> OkxInstrument:
 
 
 class OkxChain(NamedTuple):
-    """A way in and out of a currency; `apart` charges the fee in a bill of its own."""
+    """A chain of a currency; `apart` charges the fee in a separate bill."""
 
     id: str
     size: int  # of a usual deposit
@@ -251,8 +252,8 @@ BILL_WORDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 
 # Ids --------------------------------------------------------------------------------------
 
-# An id of the trading system is the milliseconds since an epoch, and bits of a counter; both
-# epochs are New Year in Hong Kong, and can be read from ids of recorded rows.
+# An id of the trading system consists of the milliseconds since an epoch and bits of a counter;
+# both epochs are New Year in Hong Kong, and can be derived from recorded ids.
 IDS_CHANGED: Final = ms_of("2024-06-01")
 _OLD: Final = (ms_of("2019-01-01") - 8 * HOUR_MS, 22)
 _NEW: Final = (ms_of("2023-01-01") - 8 * HOUR_MS, 25)
@@ -260,13 +261,13 @@ FUNDING_IDS: Final = (20_000_000, 3)
 
 
 def trading_id(time: int, seq: int) -> int:
-    """Make the id of a bill, order or position; ids rise with places."""
+    """Derive the id of a bill, order or position; ids rise with places."""
     epoch, bits = _OLD if time < IDS_CHANGED else _NEW
     return (time - epoch) << bits | seq
 
 
 def trading_place(id_: int) -> tuple[float, float]:
-    """Return the place of an id, which need not be one of a row."""
+    """Return the place of an id, which need not belong to a row."""
     old = id_ < trading_id(IDS_CHANGED, 0)
     epoch, bits = _OLD if old else _NEW
     time = (id_ >> bits) + epoch
@@ -277,7 +278,7 @@ def trading_place(id_: int) -> tuple[float, float]:
 
 
 def funding_bill_id(seq: int) -> int:
-    """Make the id of a bill of the funding account."""
+    """Derive the id of a funding bill."""
     return FUNDING_IDS[0] + seq * FUNDING_IDS[1]
 
 
@@ -288,5 +289,5 @@ def funding_seq(id_: int) -> tuple[int, bool]:
 
 
 def digest_of(kind: str, number: int) -> str:
-    """Make a hash of a number, such as that of a transaction on a chain."""
+    """Derive a hash from a number, such as that of a transaction on a chain."""
     return hashlib.sha256(f"okx {kind} {number}".encode()).hexdigest()

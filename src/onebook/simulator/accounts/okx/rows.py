@@ -1,4 +1,4 @@
-"""How the simulated OKX writes its rows: every value is text, and "" is absent.
+"""Encodes the rows of the simulated OKX: every value is text, and "" is absent.
 
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 
@@ -72,12 +72,12 @@ def text(units: int) -> str:
 
 
 def text_or_empty(units: int | None) -> str:
-    """Write an amount that may be absent."""
+    """Write an optional amount."""
     return "" if units is None else text(units)
 
 
 def nonzero(units: int) -> str:
-    """Write an amount; nothing for zero."""
+    """Write an amount; empty for zero."""
     return text(units) if units else ""
 
 
@@ -695,7 +695,7 @@ def trading_account(details: list[Row], total: int, now: int) -> Row:
 
 
 def dollars_of(ccy: str, units: int) -> int:
-    """Return what an amount is worth, roughly."""
+    """Return the approximate value of an amount."""
     pair = PAIRS.get(f"{ccy}-USDT")
     return times(units, pair.price) if pair else units
 
@@ -763,7 +763,7 @@ def sub_account() -> Row:
 
 
 def currency(chain: OkxChain) -> Row:
-    """A row of asset/currencies: one for each chain of a currency."""
+    """A row of asset/currencies: one per chain of a currency."""
     return {
         "burningFeeRate": "",
         "canDep": True,

@@ -26,7 +26,7 @@ JSON: Final = "application/json"
 ROOT: Final = "/api/v5/"
 EXPORT: Final = "account/bills-history-archive"
 DAY_S: Final = 86_400.0
-# Requests in a number of seconds: of a user and endpoint, or of an address for public ones.
+# Requests per number of seconds: by user and endpoint, or by address for public ones.
 LIMITS: Final = {
     "public/time": (10, 2.0),
     "public/instruments": (20, 2.0),
@@ -65,14 +65,14 @@ MARGIN_PATHS: Final = frozenset((
     "trade/one-click-repay-history-v2",
 ))  # fmt: skip
 DEMO_ASSETS: Final = frozenset(("asset/balances", "asset/currencies"))
-# What a site does not have. OKX documents that sites differ, and of its lists only this difference.
+# What a site lacks. OKX documents that sites differ, but of its lists only this difference.
 MISSING: Final = {
     "global": frozenset[str](),
     "eea": frozenset(("finance/flexible-loan/loan-history", "trade/easy-convert-history")),
     "us": frozenset(("fiat/deposit-order-history", "fiat/withdrawal-order-history",
                      "finance/flexible-loan/loan-history")),
 }  # fmt: skip
-# Faults that `AccountFaults` draws from; any other that is a number of five digits is that error.
+# Faults from which `AccountFaults` draws; any other number of five digits is that error.
 OKX_FAULTS: Final = (
     "50001",
     "50004",
@@ -85,10 +85,10 @@ OKX_FAULTS: Final = (
     "520",
     "truncated",  # half of the body
     "reset",  # the connection is closed
-    "slow",  # the answer takes its time
+    "slow",  # a delayed answer
     "no_data",  # success without data
     "numbers",  # some amounts as JSON numbers
-    "unknown_type",  # bills of a type that is not documented
+    "unknown_type",  # bills of an undocumented type
 )
 
 
@@ -97,16 +97,16 @@ class SimulatedOkx(SimulatedHost):
 
     Args:
         account: Its history.
-        keys: The keys that it accepts, those of other regions and of demo trading among them.
-        demo_account: The account of demo trading; without one, that is not offered.
+        keys: The keys that it accepts, including those of other regions and of demo trading.
+        demo_account: The account of demo trading; without one, demo trading is not offered.
         region: The region of the site: global, eea or us.
-        now_ms: The exchange's clock: rows of later times are not there yet.
+        now_ms: The exchange's clock: rows with later times are not visible yet.
         faults: The faults to inject.
         files: Exports and their host; by default a file takes half an hour.
         limited: Whether rate limits are enforced.
         archive_days: Retention of the archives of the trading account.
-        exports_a_day: How many exports can be requested in a day.
-        refresh_s: How often the history of funding bills is refreshed, in seconds.
+        exports_a_day: Maximum exports per day.
+        refresh_s: Refresh interval of the history of funding bills, in seconds.
     """
 
     edge_errors = {"502": cloudflare(502), "520": cloudflare(520)}  # noqa: RUF012
@@ -246,5 +246,5 @@ def _fields(body: bytes) -> dict[str, str]:
 
 
 def _numbered(row: dict[str, Any]) -> dict[str, Any]:
-    """Write the balance of a row as a JSON number, as old rows have it."""
+    """Write the balance of a row as a JSON number, as in old rows."""
     return row | ({"bal": float(row["bal"])} if "bal" in row else {})

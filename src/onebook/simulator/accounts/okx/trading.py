@@ -1,7 +1,7 @@
 """Trades of pairs, conversions and loans of the simulated OKX account, booked in its bills.
 
-A fill of a pair is two bills, one for each currency, whose subtype says what happened to that
-currency; the fee is in the leg that receives.
+A fill of a pair has two bills, one per currency, whose subtype says what happened to that currency;
+the fee is in the receiving leg.
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 """
 
@@ -38,11 +38,11 @@ from onebook.simulator.accounts.okx.names import (
 )
 
 TAKER_RATE, MAKER_RATE, REBATE_RATE = -UNIT // 1_000, -UNIT * 8 // 10_000, UNIT // 20_000
-SIGNED_SIZES: Final = ms_of("2022-01-01")  # since then sizes of pairs have a sign, balances no tail
-LEAST: Final = 1_000  # lots, of an order
+SIGNED_SIZES: Final = ms_of("2022-01-01")  # from then on: signed pair sizes, no balance tails
+LEAST: Final = 1_000  # minimum lots of an order
 FIRST_TRADE: Final = 586_760_000
-CONVERT_RATE: Final = UNIT // 500  # what a conversion costs more than the market
-INTEREST_RATE: Final = UNIT * 4_083 // 10**9  # of an hour
+CONVERT_RATE: Final = UNIT // 500  # surcharge of a conversion over the market price
+INTEREST_RATE: Final = UNIT * 4_083 // 10**9  # per hour
 
 
 class PairTrading:
@@ -53,7 +53,7 @@ class PairTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return the events that can happen, by name."""
+        """Return the possible events, by name."""
         return {
             "order": lambda at: self.order(at, "SPOT"),
             "simple trade": self.trade_simply,
@@ -78,7 +78,7 @@ class PairTrading:
     # Orders ---------------------------------------------------------------------------------
 
     def order(self, at: int, kind: str) -> OkxInstrument | None:
-        """Place an order of one to three fills, or one that is cancelled; returns its pair."""
+        """Place an order with one to three fills, or one that is cancelled; returns its pair."""
         pair = self._random.choices(SPOT_MARKETS, SPOT_WEIGHTS)[0]
         if not pair.open(at):
             return None
@@ -112,7 +112,7 @@ class PairTrading:
         return pair
 
     def _affordable(self, pair: OkxInstrument, side: str, price: int) -> int:
-        """Return a size of up to four percent of what pays for it."""
+        """Return a size worth up to four percent of the balance that pays for it."""
         share, parts = self._random.randrange(1, 40), max(1_000, self._books.history.rows // 10)
         if side == "sell":
             return cut_to(self._books.held(TRADING, pair.base) * share // parts, pair.lot)
@@ -166,7 +166,7 @@ class PairTrading:
         subs: tuple[str, str] = ("1", "2"),
         **facts: Any,
     ) -> list[TradingBill]:
-        """Book both legs of a fill, in no rule of order."""
+        """Book both legs of a fill in random order."""
         if self._random.random() < 0.5:
             amounts = amounts[::-1]
         legs = []
@@ -273,7 +273,7 @@ class PairTrading:
         self._books.done("conversion", f"trader{number}", *rows)
 
     def convert_dust(self, at: int) -> None:
-        """Turn a little of several currencies into another, one pair of bills for each."""
+        """Convert small amounts of several currencies to another, with a pair of bills for each."""
         got = self._random.choice(("OKB", "USDT"))
         sources = [ccy for ccy in ("XRP", "DOGE", "LTC", "SOL") if self._books.held(TRADING, ccy)]
         rows: list[TradingBill] = []
@@ -297,7 +297,7 @@ class PairTrading:
             self._books.done("easy convert", "", *rows)
 
     def replace_token(self, at: int) -> None:
-        """Replace a renamed token by its successor."""
+        """Replace a renamed token with its successor."""
         amount = self._books.held(TRADING, "LTC") // 3
         if amount:
             rows = [
@@ -324,7 +324,7 @@ class PairTrading:
     # Strategies and copy trading --------------------------------------------------------------
 
     def start_strategy(self, at: int) -> None:
-        """Move money to a trading bot, whose trades are in a ledger of its own."""
+        """Move money to a trading bot, whose trades are in a separate ledger."""
         amount = self._books.share(TRADING, "USDT", 20, NANO8)
         if amount:
             row = self._books.bill(at, "USDT", -amount, "12", "201", size=-amount)
@@ -333,13 +333,13 @@ class PairTrading:
             self._books.state.later(at + days * 24 * HOUR_MS, "strategy end", amount)
 
     def end_strategy(self, at: int, amount: int) -> None:
-        """Move back what a trading bot made of it."""
+        """Move the trading bot's money back, with its result."""
         back = cut_to(amount * self._random.randrange(900, 1_150) // 1_000, NANO8)
         row = self._books.bill(at, "USDT", back, "12", "202", size=back)
         self._books.done("strategy transfer", "", row)
 
     def share_profit(self, at: int) -> None:
-        """Pay, get back or receive a share of the profit of copied trades."""
+        """Pay, recover or receive a share of the profit of copied trades."""
         type_, sub, sign = self._random.choice(
             (("250", "250", -1), ("251", "251", 1), ("18", "280", -1), ("18", "282", 1))
         )
@@ -349,7 +349,7 @@ class PairTrading:
             self._books.done("profit share", "", row)
 
     def earn(self, at: int) -> None:
-        """Receive interest of what is lent automatically."""
+        """Receive interest for automatically lent coins."""
         amount = times(self._books.held(TRADING, "USDT"), INTEREST_RATE)
         if amount:
             apr = UNIT * self._random.randrange(1, 9) // 100
@@ -361,7 +361,7 @@ class PairTrading:
     # Loans ----------------------------------------------------------------------------------
 
     def trade_on_margin(self, at: int) -> None:
-        """Trade with borrowed money: interest accrues each hour, and is deducted at once."""
+        """Trade with borrowed money: interest accrues hourly; the first is deducted immediately."""
         pair = self.order(at, "MARGIN")
         if pair is None:
             return
@@ -401,7 +401,7 @@ class PairTrading:
             self._books.done("interest", "", row)
 
     def set_margin_apart(self, at: int) -> None:
-        """Give a position margin of its own, which leaves the balance of the account."""
+        """Give a position its own margin, which leaves the balance of the account."""
         amount = self._books.share(TRADING, "USDT", 30, NANO8)
         if amount:
             pair = PAIRS["BTC-USDT"]
@@ -439,7 +439,7 @@ class PairTrading:
         self._books.state.later(at + hours * HOUR_MS, "repayment", amount, quick)
 
     def repay(self, at: int, amount: int, quick: bool) -> None:
-        """Repay what was borrowed."""
+        """Repay borrowed funds."""
         if quick and self._books.held(TRADING, "USDT") < amount:
             self._books.state.later(at + 24 * HOUR_MS, "repayment", amount, quick)
             return
@@ -458,7 +458,7 @@ class PairTrading:
             self._books.keep("borrowed", BorrowStep(at, number, "USDT", abs(change), debt, step))
 
     def force_repayment(self, at: int) -> None:
-        """Sell a coin to repay a debt: two bills of an order."""
+        """Sell a coin to repay a debt: two bills of one order."""
         pair = PAIRS["ETH-USDT"]
         price = pair.price_at(at, self._random)
         size = self._affordable(pair, "sell", price)

@@ -1,4 +1,4 @@
-"""Exports that exchanges make on request, and budgets of requests over days and months."""
+"""Exports of exchanges, and budgets over days and months."""
 
 import sqlalchemy as sa
 from alembic import op
