@@ -1,8 +1,8 @@
 """Finds withdrawals from one account that are deposits at another account of the same owner; pure.
 
 Nothing is guessed: a withdrawal and a deposit are one transfer if the data of the exchanges say so
-(`TransferEvidence`), and no other record could take the place of either. Pairs that only look alike stay
-two events and are named.
+(`TransferEvidence`), and no other record could take the place of either. Pairs that only look alike
+stay two events and are named.
 
 Records arrive newest first. A record is decided once all records within `HELD_MS` of it were read,
 so memory depends on the deposits and withdrawals of a week, not on the length of the history.
