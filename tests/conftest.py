@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,10 @@ pytest_plugins = ["durations", "families", "leaks", "web.browser"]
 # inherit that: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_11
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# httpx looks for this package at each request to an ASGI application, in every folder of the path.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 SAMPLES = Path(os.environ.get("ONEBOOK_SAMPLES", Path(__file__).parents[2] / "shared" / "samples"))
 

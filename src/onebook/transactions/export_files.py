@@ -1,9 +1,9 @@
-"""Files of exports in a directory with limits: rows in frames, which can be read page by page.
+"""Files of exports in a directory with limits: rows in blocks that can be read page by page.
 
-An export is checked and converted once, when it is downloaded: what is stored is whole. A frame is
-compressed JSON of some rows, newest first, encrypted if the operator wants collected records to be;
-an index at the end of the file has the place and the times of each frame. Readers need no more
-memory than one frame.
+An export is verified and converted once, when it is downloaded, so stored files are complete. A
+block is compressed JSON of some rows, newest first, encrypted if collected records are; an index at
+the end of the file has the position and the times of each block. Readers need memory for only one
+block.
 """
 
 import os
@@ -20,30 +20,30 @@ from msgspec import MsgspecError, Struct, json
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.transactions.credentials import NONCE_BYTES
 
-FRAME_ROWS: Final = 200  # decoded in one turn of the event loop
+BLOCK_ROWS: Final = 200  # decoded per turn of the event loop
 MAGIC: Final = b"onebook export 1\n"
 SEALED: Final = b"onebook sealed 1\n"
 SUFFIX: Final = ".export"
-PART: Final = ".part"  # of a file that is being written
-PART_S_MAX: Final = 86_400.0  # an older one is of a process that was killed
+PART: Final = ".part"  # suffix of a file that is being written
+PART_S_MAX: Final = 86_400.0  # an older one was left by a killed process
 LENGTH_BYTES: Final = 8
 COMPRESSION: Final = 1
 FILE_MODE: Final = 0o600
-NEARLY_FULL: Final = 0.9  # of the limit, from which on `onebook doctor` says so
+NEARLY_FULL: Final = 0.9  # of the limit; above it, `onebook doctor` warns
 
 Row = dict[str, str]
 
 
 class ExportFileError(Exception):
-    """A stored export cannot be read: it is damaged, or its key is not here."""
+    """A stored export cannot be read: it is damaged, or its key is missing."""
 
 
 class ExportsFull(Exception):
     """The directory of exports has no room for another file."""
 
 
-class Frame(Struct, frozen=True, array_like=True):
-    """The place of some rows in a file, and the times of the newest and the oldest of them."""
+class FileBlock(Struct, frozen=True, array_like=True):
+    """The position of some rows in a file, and the times of the newest and oldest of them."""
 
     offset: int
     length: int
@@ -55,35 +55,35 @@ class StoredExport(Struct, frozen=True):
     """A file of an export.
 
     Args:
-        frames: Its frames, the newest rows first.
+        blocks: Its blocks, newest rows first.
         key: The key of a sealed file.
     """
 
     path: Path
-    frames: tuple[Frame, ...]
+    blocks: tuple[FileBlock, ...]
     rows: int
     key: bytes | None
 
     def read(self, number: int) -> list[Row]:
-        """The rows of a frame, newest first.
+        """Decode the rows of a block, newest first.
 
         Raises:
             ExportFileError: The file is damaged or gone.
         """
-        frame = self.frames[number]
+        block = self.blocks[number]
         try:
             with self.path.open("rb") as file:
-                file.seek(frame.offset)
-                body = file.read(frame.length)
-            return _rows.decode(_opened(body, self.key, self.path.name, frame.offset))
+                file.seek(block.offset)
+                body = file.read(block.length)
+            return _rows.decode(_opened(body, self.key, self.path.name, block.offset))
         except (OSError, InvalidTag, zlib.error, MsgspecError) as error:
             raise ExportFileError(str(error)) from None
 
 
 class _Index(Struct, frozen=True):
-    """What the end of a file says of it."""
+    """The index at the end of a file."""
 
-    frames: tuple[Frame, ...]
+    blocks: tuple[FileBlock, ...]
     rows: int
 
 
@@ -95,8 +95,8 @@ class ExportFiles:
     """The directory of exports.
 
     Args:
-        folder: Made when it is needed, for its owner alone.
-        bytes_max: Bytes of all files.
+        folder: Created when needed, readable only by its owner.
+        bytes_max: Maximum bytes of all files.
         days: Days after which a file that no answer has used is deleted.
     """
 
@@ -110,11 +110,11 @@ class ExportFiles:
         return self.folder / ("-".join(names) + SUFFIX)
 
     def used_bytes(self) -> int:
-        """Bytes of all files, and of those that are being written."""
+        """Bytes of all files, including those that are being written."""
         return sum(size for _, size, _ in self._files())
 
     def _files(self) -> list[tuple[Path, int, float]]:
-        """Every file with its bytes and when it was used last."""
+        """Every file with its size and the time of its last use."""
         found = []
         try:
             entries = list(self.folder.iterdir())
@@ -131,7 +131,7 @@ class ExportFiles:
         return found
 
     def prune(self, now_s: float) -> int:
-        """Delete files that have not been used for long; return how many."""
+        """Delete files that have not been used for a long time; return their number."""
         count = 0
         for path, _, used_s in self._files():
             if now_s - used_s > (PART_S_MAX if path.suffix == PART else self._age_s):
@@ -140,10 +140,10 @@ class ExportFiles:
         return count
 
     def make_room(self, more_bytes: int = 0) -> None:
-        """Check that there is room for so many bytes more.
+        """Check that this many more bytes fit.
 
         Raises:
-            ExportsFull: There is not.
+            ExportsFull: They do not fit.
         """
         used = self.used_bytes()
         if used + more_bytes >= self.bytes_max:
@@ -156,23 +156,23 @@ class ExportFiles:
         )
 
     def open(self, path: Path, key: bytes | None) -> StoredExport | None:
-        """A stored export; None if it is not here.
+        """Open a stored export; None if it is absent.
 
         Raises:
-            ExportFileError: It is damaged, or its key is not here.
+            ExportFileError: It is damaged, or its key is missing.
         """
         try:
             with path.open("rb") as file:
                 sealed = file.read(len(MAGIC)) == SEALED
                 if sealed and key is None:
-                    raise ExportFileError("The key of the encrypted exports is not here.")
+                    raise ExportFileError("The key of the encrypted exports is missing.")
                 found = self._index_of(file, path.name, key if sealed else None)
             os.utime(path)
         except FileNotFoundError:
             return None
         except (OSError, InvalidTag, zlib.error, MsgspecError) as error:
             raise ExportFileError(str(error)) from None
-        return StoredExport(path, found.frames, found.rows, key if sealed else None)
+        return StoredExport(path, found.blocks, found.rows, key if sealed else None)
 
     def _index_of(self, file: BinaryIO, name: str, key: bytes | None) -> _Index:
         end = file.seek(0, os.SEEK_END)
@@ -182,7 +182,7 @@ class ExportFiles:
         return _index.decode(_opened(file.read(end - offset - LENGTH_BYTES), key, name, offset))
 
     def part(self) -> Path:
-        """A new temporary file; the caller deletes it."""
+        """Create a temporary file; the caller deletes it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{secrets.token_hex(8)}{PART}"
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
@@ -191,11 +191,11 @@ class ExportFiles:
     def write(
         self, path: Path, rows: Iterable[Row], at_ms: Callable[[Row], int], key: bytes | None
     ) -> None:
-        """Store the rows of an export, which are newest or oldest first.
+        """Store the rows of an export, given newest or oldest first.
 
         Args:
             at_ms: The time of a row.
-            key: Encrypts them.
+            key: The key to encrypt them with.
 
         Raises:
             ExportsFull: They do not fit.
@@ -205,18 +205,18 @@ class ExportFiles:
             room = self.bytes_max - self.used_bytes()
             with part.open("wb") as file:
                 file.write(SEALED if key else MAGIC)
-                frames, count = [], 0
-                for batch in _batches(rows, FRAME_ROWS):
+                blocks, count = [], 0
+                for batch in _batches(rows, BLOCK_ROWS):
                     times = [at_ms(row) for row in batch]
                     rising = times[0] < times[-1]
                     body = json.encode(batch[::-1] if rising else batch)
-                    frames.append(_write(file, body, path.name, key, min(times), max(times)))
+                    blocks.append(_write(file, body, path.name, key, min(times), max(times)))
                     count += len(batch)
                     if file.tell() > room:
                         raise self._full(self.bytes_max)
-                if len(frames) > 1 and frames[0].newest_ms < frames[-1].newest_ms:
-                    frames.reverse()  # the exchange wrote the oldest first
-                index = json.encode(_Index(tuple(frames), count))
+                if len(blocks) > 1 and blocks[0].newest_ms < blocks[-1].newest_ms:
+                    blocks.reverse()  # the exchange wrote the oldest first
+                index = json.encode(_Index(tuple(blocks), count))
                 end = _write(file, index, path.name, key, 0, 0)
                 file.write(end.offset.to_bytes(LENGTH_BYTES))
                 file.flush()
@@ -239,13 +239,13 @@ def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 def _write(
     file: BinaryIO, plain: bytes, name: str, key: bytes | None, oldest_ms: int, newest_ms: int
-) -> Frame:
+) -> FileBlock:
     offset, body = file.tell(), zlib.compress(plain, COMPRESSION)
     if key is not None:
         nonce = os.urandom(NONCE_BYTES)
         body = nonce + AESGCM(key).encrypt(nonce, body, _bound_to(name, offset))
     file.write(body)
-    return Frame(offset, len(body), newest_ms, oldest_ms)
+    return FileBlock(offset, len(body), newest_ms, oldest_ms)
 
 
 def _opened(body: bytes, key: bytes | None, name: str, offset: int) -> bytes:

@@ -1,12 +1,12 @@
-"""Exports that an exchange makes on request: requested, awaited, downloaded once, and read by page.
+"""Exports made by an exchange on request: requested, awaited, downloaded once, and read by page.
 
-An adapter says what can be exported and how it is requested (`ExportRule`). A job is a row in the
-database that all nodes share, so that an export is requested once, whoever asks for it and however
-often a process restarts; it is advanced whenever an answer needs it, under a lease. Its file is
-stored where it was downloaded (`export_files`). Work that has begun belongs to `ExportJobs`, not to
-the answer that needed it, and goes on after its end.
+An adapter defines what can be exported and how it is requested (`ExportRule`). A job is a row in
+the database shared by all nodes, so that an export is requested once, regardless of the number of
+answers that need it and of restarts; a job advances under a lease whenever an answer needs it. Its
+file is stored where it was downloaded (`export_files`). Started work belongs to `ExportJobs`, not
+to the answer that needed it, and continues after that answer.
 
-Requests for exports are few: their budget is kept in the database, too (`pools.Budget`).
+Requests for exports are limited to a few: their budget is also in the database (`pools.Budget`).
 """
 
 import asyncio
@@ -43,11 +43,11 @@ from onebook.transactions.pools import Budget
 
 DATA_KEY: Final = "exchange exports"
 LEASE_MS: Final = 20 * MINUTE_MS  # longer than a download may take
-RETRY_MS: Final = 10 * MINUTE_MS  # after a failure, before the exchange is asked again
+RETRY_MS: Final = 10 * MINUTE_MS  # after a failure, before the next request to the exchange
 GIVE_UP_MS: Final = 24 * HOUR_MS  # an export that takes longer is requested again
-POLL_S: Final = 30.0  # between two looks at an export that is awaited
-BUSY_S: Final = 2.0  # between two looks at one that another process works on
-LOOK_S: Final = 5.0  # that an answer waits in all for exports that may be finished
+POLL_S: Final = 30.0  # between two status checks of a pending export
+BUSY_S: Final = 2.0  # between two checks of an export that another process is working on
+LOOK_S: Final = 5.0  # total time that an answer waits for exports that may be finished
 DOWNLOAD_BYTES_MAX: Final = 512 << 20
 DOWNLOAD_S: Final = 600.0
 DOWNLOAD_TRIES: Final = 3
@@ -55,17 +55,17 @@ DOWNLOAD_WAIT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 30.0
 
-REQUESTED, DAMAGED = "requested", "damaged"  # states of jobs, besides those of `ExportState`
+REQUESTED, DAMAGED = "requested", "damaged"  # states of jobs, in addition to those of `ExportState`
 STORED, FAILED = "stored", "failed"  # outcomes, for metrics
-# Reasons for which an account has no exports at all.
+# Reasons why an account has no exports at all.
 NO_EXPORTS: Final = frozenset({FailureReason.NOT_OFFERED, FailureReason.NOT_OPENED})
-# Failures for which an answer does without an export; others are those of any list.
+# Failures after which an answer continues without an export; others are those of any list.
 LACKS: Final = NO_EXPORTS | {
     FailureReason.EXPORT_PENDING,
     FailureReason.EXPORT_FAILED,
     FailureReason.EXPORTS_FULL,
 }
-REFUSED_MS: Final = 24 * HOUR_MS  # for which an account without exports is not asked again
+REFUSED_MS: Final = 24 * HOUR_MS  # for which an account without exports is not queried again
 
 log = logging.getLogger("onebook.transactions")
 
@@ -74,9 +74,9 @@ class ExportPiece(Struct, frozen=True):
     """A part of the history that is exported as one file.
 
     Args:
-        name: Identifies it, in file names.
+        name: Identifies it; used in file names.
         label: Its name for people.
-        from_ms: Its begin.
+        from_ms: Its start.
         to_ms: Its end, exclusive.
     """
 
@@ -91,35 +91,35 @@ class ExportState(StrEnum):
 
     MAKING = "making"
     READY = "ready"
-    EMPTY = "empty"  # there is nothing to export: complete
+    EMPTY = "empty"  # nothing to export: complete
     ABSENT = "absent"  # not requested, or no longer kept
     FAILED = "failed"  # at the exchange; it has to be requested again
-    TOO_EARLY = "too_early"  # the exchange says that its time is not over
+    TOO_EARLY = "too_early"  # the exchange reports that its period is not over
 
 
 class ExportAnswer(Struct, frozen=True):
-    """What the exchange says of an export; `url` is where it is, if it is ready."""
+    """The exchange's answer about an export; `url` is its address, if it is ready."""
 
     state: ExportState
     url: str = ""
 
 
 class BadExport(Exception):
-    """The content of an export is not what the exchange documents; the text says how."""
+    """The content of an export does not have the documented form; the text describes the fault."""
 
 
 class ExportRule(Struct, frozen=True, kw_only=True):
-    """How an exchange exports a history; written by its adapter.
+    """How an exchange exports a history; defined by its adapter.
 
     Args:
-        pieces: The parts in a range of time, newest first, that of now included.
+        pieces: The parts in a time range, newest first, including the current one.
         owner: Identifies the user at the exchange, whatever the key.
         apply: Requests an export.
-        status: Asks for its state.
+        status: Requests its state.
         rows: Reads a downloaded file; raises `BadExport`.
         at_ms: The time of a row.
         budget: How many exports may be requested.
-        before_ms: How far before the begin of a part its rows can be: time zones of its borders.
+        before_ms: How long before the start of a part its rows can be, because of time zones.
         after_ms: How far after its end.
     """
 
@@ -138,7 +138,7 @@ class Pending(Exception):
     """An export is being made.
 
     Args:
-        wait_s: Seconds until it makes sense to look again.
+        wait_s: Seconds until the next useful check.
     """
 
     def __init__(self, requested_at_ms: int | None, wait_s: float = POLL_S) -> None:
@@ -152,7 +152,7 @@ class _LinkGone(Exception):
 
 
 class ExportKey(Struct, frozen=True):
-    """Whose exports: an exchange, an environment and the user there."""
+    """The owner of exports: an exchange, an environment and the user there."""
 
     exchange: str
     environment: str
@@ -160,14 +160,14 @@ class ExportKey(Struct, frozen=True):
 
 
 class ExportJobs:
-    """Requests and downloads exports for all accounts of this node. Close it.
+    """Requests and downloads exports for all accounts of this node. Must be closed.
 
     Args:
         store: Jobs and budgets.
-        leases: So that one process works on an export.
-        vault: Has the data key of encrypted files.
+        leases: Ensure that only one process works on an export.
+        vault: Contains the data key of encrypted files.
         sealed: Whether new files are encrypted.
-        transport: Of downloads, in place of the connection pool.
+        transport: Replaces the connection pool of downloads.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class ExportJobs:
         self._tasks: dict[tuple[ExportKey, str], asyncio.Task[StoredExport | None]] = {}
         self._sweeps: set[asyncio.Task[None]] = set()
         self._pruned = False
-        # Its own client: no header of an exchange's API reaches the host of its files.
+        # A separate client, so that no header of an exchange's API reaches the host of its files.
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
@@ -202,7 +202,8 @@ class ExportJobs:
         )
 
     async def close(self) -> None:
-        """Cancel downloads and close their connections; jobs go on when they are needed again."""
+        """Cancel downloads and close their connections; jobs continue when they are needed
+        again."""
         tasks = self.working
         for task in tasks:
             task.cancel()
@@ -211,11 +212,11 @@ class ExportJobs:
 
     @property
     def working(self) -> list[asyncio.Task[Any]]:
-        """Work that is under way."""
+        """Running work."""
         return [*self._tasks.values(), *self._sweeps]
 
     def sweep(self, account: "AccountExports", key: ExportKey, pieces: list[ExportPiece]) -> None:
-        """Request the exports that an answer will need, so that they are made at the same time."""
+        """Request the exports that an answer will need, so that they are made concurrently."""
 
         async def work() -> None:
             for piece in pieces:
@@ -238,14 +239,14 @@ class ExportJobs:
     async def advance(
         self, account: "AccountExports", key: ExportKey, piece: ExportPiece
     ) -> StoredExport | None:
-        """Bring an export as far as the exchange lets it, once for all who need it.
+        """Advance an export as far as the exchange permits, once for all answers that need it.
 
         Returns:
-            The stored export; None if there is nothing in it.
+            The stored export; None if it is empty.
 
         Raises:
-            Pending: It is being made.
-            SourceFailed: It cannot be had now; the message says why.
+            Pending: The export is being made.
+            SourceFailed: The export is unavailable now; the message has the reason.
         """
         place = key, piece.name
         task = self._tasks.get(place)
@@ -262,7 +263,7 @@ class ExportJobs:
     ) -> None:
         del self._tasks[place]
         if not task.cancelled():
-            task.exception()  # retrieved: all who waited may have gone
+            task.exception()  # mark the exception retrieved: all waiters may have been cancelled
 
     async def _advance(
         self, account: "AccountExports", key: ExportKey, piece: ExportPiece
@@ -289,8 +290,8 @@ class ExportJobs:
     async def _advance_alone(
         self, account: "AccountExports", key: ExportKey, piece: ExportPiece
     ) -> StoredExport | None:
-        """Advance an export that no other process works on."""
-        found = await self._stored(key, piece)  # by a process that had the lease before
+        """Advance an export that no other process is working on."""
+        found = await self._stored(key, piece)  # by a process that held the lease before
         if found is not None:
             return found
         job = await self.store.job(key.exchange, key.environment, key.owner, piece.name)
@@ -310,7 +311,7 @@ class ExportJobs:
             if answer.state is ExportState.MAKING:
                 raise Pending(job.requested_at_ms)
         answer = await account.rule.status(account.session, piece)
-        if answer.state is ExportState.ABSENT:  # it was kept for some time only
+        if answer.state is ExportState.ABSENT:  # it was only kept for some time
             job, answer = await self._apply(account, key, piece)
             if answer.state is ExportState.EMPTY:
                 return None
@@ -374,7 +375,7 @@ class ExportJobs:
         *,
         state: str = ExportState.FAILED.value,
     ) -> SourceFailed:
-        """Write that an export failed, and return the failure."""
+        """Record that an export failed, and return the failure."""
         now_ms = self.clock.wall_ms()
         await self.store.put(replace(job, state=state, changed_at_ms=now_ms, reason=why))
         EXPORTS.labels(job.exchange, FAILED).inc()
@@ -384,13 +385,13 @@ class ExportJobs:
     # Files ----------------------------------------------------------------------------------
 
     def _prune(self) -> None:
-        """Delete what was not used for long, once in the life of a process."""
+        """Delete files that have not been used for a long time, once per process."""
         if not self._pruned:
             self._pruned = True
             self.files.prune(self.clock.wall_ms() / SECOND_MS)
 
     async def _stored(self, key: ExportKey, piece: ExportPiece) -> StoredExport | None:
-        """The file of an export; None if it is not here."""
+        """The file of an export; None if it is absent."""
         path = self.files.path(key.exchange, key.environment, key.owner, piece.name)
         try:
             return await asyncio.to_thread(self.files.open, path, await self._key())
@@ -400,7 +401,7 @@ class ExportJobs:
             return None
 
     async def _key(self) -> bytes | None:
-        """The data key of encrypted files, made if it is needed."""
+        """The data key of encrypted files, generated if needed."""
         try:
             if self._sealed:
                 return await self._vault.make_data_key(DATA_KEY)
@@ -416,7 +417,7 @@ class ExportJobs:
         job: ExportJobRow,
         url: str,
     ) -> StoredExport | None:
-        """Download an export, check it, and store it."""
+        """Download an export, verify it, and store it."""
         path = self.files.path(key.exchange, key.environment, key.owner, piece.name)
         data_key = await self._key()
         try:
@@ -479,7 +480,7 @@ class ExportJobs:
 
         Raises:
             _LinkGone: The link has expired.
-            SourceFailed: It cannot be downloaded.
+            SourceFailed: The file cannot be downloaded.
         """
         if not account.may_load_from(url):
             raise account.failed(f"gave a link to the export of {piece.label} that is not HTTPS.")
@@ -533,9 +534,9 @@ class ExportPage(Struct, frozen=True):
     """Rows of exports, newest first.
 
     Args:
-        cursor: Of the next page; "" at the end.
+        cursor: Cursor of the next page; "" at the end.
         lack: Why rows are missing.
-        lack_before_ms: Unix ms before which they are.
+        lack_before_ms: Unix ms before which rows are missing.
     """
 
     rows: list[Row]
@@ -545,15 +546,15 @@ class ExportPage(Struct, frozen=True):
 
 
 class AccountExports:
-    """The exports of one account, for one request of a client.
+    """The exports of one account, for one client request.
 
     Args:
-        session: Asks the exchange; see `AccountSession`.
+        session: Requests to the exchange; see `AccountSession`.
         display: The exchange's name for people.
         from_ms: The oldest time of the request.
         to_ms: The newest time.
         patient: Whether to wait until exports are made.
-        link_host: The address of the host of files, if the operator sets another one.
+        link_host: The address of the file host, if the operator sets another one.
     """
 
     def __init__(
@@ -591,7 +592,7 @@ class AccountExports:
         return SourceFailed(FailureReason.EXPORT_FAILED, f"{self.display} {why}", retryable=True)
 
     def pending(self, why: str, *, retry_after_s: float | None = None) -> SourceFailed:
-        """An export that will be there later."""
+        """An export that will be available later."""
         return SourceFailed(
             FailureReason.EXPORT_PENDING,
             f"{self.display} {why}",
@@ -610,7 +611,7 @@ class AccountExports:
         return parsed.scheme == "https" and any(each.isalpha() for each in parsed.host)
 
     async def close(self) -> None:
-        """Stop waiting; the work on exports goes on."""
+        """Stop waiting; work on exports continues."""
         tasks: list[asyncio.Task[Any]] = [*self._found.values()]
         tasks += [] if self._key is None else [self._key]
         for task in tasks:
@@ -622,7 +623,7 @@ class AccountExports:
         rule = self.rule
         now_ms = self._jobs.clock.wall_ms()
         pieces = rule.pieces(from_ms - rule.after_ms, to_ms + rule.before_ms, now_ms)
-        name, _, frame = cursor.partition(":")
+        name, _, block = cursor.partition(":")
         lack: SourceFailed | None = None
         lack_before_ms: int | None = None
         for piece in pieces:
@@ -636,8 +637,8 @@ class AccountExports:
                 continue
             if stored is None or (name and piece.name > name):
                 continue
-            for number in range(int(frame) if piece.name == name else 0, len(stored.frames)):
-                place = stored.frames[number]
+            for number in range(int(block) if piece.name == name else 0, len(stored.blocks)):
+                place = stored.blocks[number]
                 if place.oldest_ms >= to_ms or place.newest_ms < from_ms:
                     continue
                 rows = [r for r in self._read(stored, number) if from_ms <= rule.at_ms(r) < to_ms]
@@ -661,7 +662,7 @@ class AccountExports:
         return await asyncio.shield(task)
 
     async def _wait(self, piece: ExportPiece) -> StoredExport | None:
-        """The file of an export, as soon as it is there, or why it is not."""
+        """Wait for the file of an export; return it, or the reason why it is unavailable."""
         key = await self._owner_key()
         clock = self._jobs.clock
         try:
@@ -687,14 +688,14 @@ class AccountExports:
                 self.waiting.pop(piece.name, None)
 
     async def _looked(self, key: ExportKey, piece: ExportPiece) -> StoredExport | None:
-        """Advance an export; an answer that is not patient waits only so long in all."""
+        """Advance an export; an impatient answer waits only for a limited total time."""
         task = asyncio.create_task(self._jobs.advance(self, key, piece))
         begun_s = self._jobs.clock.monotonic()
         done, _ = await asyncio.wait({task}, timeout=None if self._patient else self._look_s)
         self._look_s = max(0.0, self._look_s - (self._jobs.clock.monotonic() - begun_s))
         if done:
             return task.result()
-        task.cancel()  # the job itself goes on
+        task.cancel()  # the job itself continues
         raise Pending(None)
 
     def _being_made(self, piece: ExportPiece, pending: Pending) -> SourceFailed:

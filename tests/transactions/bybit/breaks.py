@@ -9,9 +9,8 @@ from transactions.breaking import Around, Break, Breakable, Breaker, Row, Undeci
 from transactions.bybit.test_former_accounts import NEVER, UPGRADED, UTA_1
 from transactions.bybit_support import NOW_MS, World, simulated
 
-DAYS = 60
-FROM_MS = NOW_MS - DAYS * DAY_MS
-ACCOUNT = Account(History(FROM_MS, NOW_MS, executions=700))
+ACCOUNT = Account(History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400))
+TWO_MONTHS = Account(History(NOW_MS - 60 * DAY_MS, NOW_MS, executions=700))
 EVERYTHING = (
     "deposits", "withdrawals", "spot_orders", "futures", "transfers", "leverage_token_trades",
     "ledger", "holdings",
@@ -211,9 +210,9 @@ BYBIT_BREAKS: Final = Breakable(
     tamper=tamper,
     types=EVERYTHING,
     since_ms=lambda account: account.history.from_ms - DAY_MS,
-    healthy={"two months": ACCOUNT, "hundred days": NEVER},
+    healthy={"a month": ACCOUNT, "two months": TWO_MONTHS, "hundred days": NEVER},
     parts={
-        "new": (ACCOUNT, (True, None)),
+        "new": (TWO_MONTHS, (True, None)),
         "UTA 2.0": (UPGRADED, (True, None)),
         "UTA 1.0": (UTA_1, (True, None)),
     },

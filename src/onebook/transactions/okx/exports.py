@@ -1,14 +1,14 @@
-"""Exports of a quarter's trading bills, which OKX makes on request: back to 2021-02-01.
+"""Exports of a quarter's trading bills, made by OKX on request: back to 2021-02-01.
 
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-since-2021
 
-- A quarter is requested once it is over; its file is there after up to two hours, in busy times
-  later, is kept for 30 days, and is under links that last five and a half hours.
-- 12 requests a day for each user; a newer page says one in 10 seconds. Both are kept.
-- The page speaks of a decompressed CSV file. That it is a zip archive is unconfirmed.
+- A quarter can be requested once it is over; its file is available within two hours, at busy times
+  later, is kept for 30 days, and has links that last five and a half hours.
+- 12 requests a day per user; a newer page says one in 10 seconds. We keep both limits.
+- The page mentions a decompressed CSV file. Unconfirmed: that it is a zip archive.
 - A file has the columns of the bills except type, source, target and notes: the type follows from
-  the subtype, and of a transfer the other account is not said.
-- In which time zone a quarter begins is not said: each part may have rows of its neighbours.
+  the subtype, and the other account of a transfer is unknown.
+- The time zone of quarters is undocumented: each part may contain rows of its neighbours.
 """
 
 import csv
@@ -41,12 +41,12 @@ from onebook.transactions.okx.words import SUBTYPES
 from onebook.transactions.pools import Budget
 
 MONTHS: Final = 3
-EAST_MS: Final = 14 * HOUR_MS  # the first time zone of the world is so far ahead of UTC
+EAST_MS: Final = 14 * HOUR_MS  # the first time zone is this far ahead of UTC
 WEST_MS: Final = 12 * HOUR_MS
 OWNER_BYTES: Final = 8
-CSV_BYTES_MAX: Final = 8 << 30  # of a file that is not compressed
+CSV_BYTES_MAX: Final = 8 << 30  # maximum size of the decompressed file
 NEEDED: Final = frozenset({"billId", "ts", "ccy", "balChg", "bal", "subType"})
-# What a code of a refusal says of an export.
+# Meanings of refusal codes for an export.
 CODES: Final = {
     "51604": ExportState.ABSENT,
     "51606": ExportState.TOO_EARLY,
@@ -84,7 +84,7 @@ def _asked(piece: ExportPiece) -> dict[str, str]:
 
 
 async def owner_of(session: Any) -> str:
-    """The user, whatever the key: limits and files are counted by user."""
+    """The user, regardless of the key: limits and files are per user."""
     data = (await session.ask(Call(CONFIG, ""))).value
     user = str(data[0].get("uid") or "") if data and isinstance(data[0], dict) else ""
     if not user:
@@ -105,7 +105,7 @@ async def apply(session: Any, piece: ExportPiece) -> ExportAnswer:
 
 
 async def status(session: Any, piece: ExportPiece) -> ExportAnswer:
-    """Ask for the state of an export, and for a link to it."""
+    """Request the state of an export, and a link to it."""
     row, state = await _first(session, Call(EXPORT, urlencode(_asked(piece))))
     if state is not None:
         return ExportAnswer(state)
@@ -116,7 +116,7 @@ async def status(session: Any, piece: ExportPiece) -> ExportAnswer:
 
 
 async def _first(session: Any, call: Call) -> tuple[dict[str, Any], ExportState | None]:
-    """The first row of an answer, or what its refusal says of the export."""
+    """The first row of an answer, or the state that its refusal means."""
     try:
         data = (await session.ask(call)).value
     except SourceFailed as failure:
@@ -134,10 +134,10 @@ def _undocumented() -> SourceFailed:
 
 
 def bills_of(path: Path) -> Iterator[Row]:
-    """The bills of a downloaded file, as it has them.
+    """Yield the bills of a downloaded file, unchanged.
 
     Raises:
-        BadExport: It is not what OKX documents.
+        BadExport: The file does not have the documented form.
     """
     try:
         with ZipFile(path) as archive, archive.open(_only(archive)) as raw:
@@ -175,7 +175,7 @@ def _rows(table: Iterator[list[str]]) -> Iterator[Row]:
 
 
 def typed(row: Row) -> Row:
-    """A bill of an export with its type, as the list of bills has it."""
+    """Return a bill of an export with its type, as in the list of bills."""
     return row | {"type": SUBTYPES.get(row["subType"], UNKNOWN_TYPE)}
 
 
