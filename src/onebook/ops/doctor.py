@@ -50,6 +50,7 @@ from onebook.transactions.adapter import Environment
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import CollectedAccount
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.export_files import NEARLY_FULL, ExportFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 FREE_BYTES_MIN: Final = 1 << 30
@@ -119,6 +120,7 @@ def local_findings(settings: Settings, faults: list[str], file: Path | None) -> 
     yield from _secrets(settings)
     yield from _folders(settings)
     yield from _usage_files(settings)
+    yield from _exports(settings)
     yield from _files_limit(settings)
     yield from _certificate(settings)
     yield from _exposure(settings)
@@ -219,6 +221,25 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     for folder in sorted(folders):
         yield from _folder(folder)
         yield from _abandoned(folder)
+
+
+def _exports(settings: Settings) -> Iterator[Finding]:
+    """The directory of exports that exchanges make on request, unless there is none."""
+    ours = settings.transactions
+    files = ExportFiles(ours.exports_dir, bytes_max=ours.exports_bytes_max, days=ours.exports_days)
+    used = files.used_bytes()
+    if not used:
+        return
+    room = f"{used >> 20:,} of {files.bytes_max >> 20:,} MB of exports are in {files.folder}."
+    if used >= files.bytes_max * NEARLY_FULL:
+        yield warning(
+            "exports",
+            f"{room} Further exports will be refused.",
+            "Raise transactions.exports_bytes_max, or delete files there: they can be requested "
+            "again.",
+        )
+    else:
+        yield ok("exports", room)
 
 
 def _folder(folder: Path) -> Iterator[Finding]:

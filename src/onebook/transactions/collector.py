@@ -328,6 +328,8 @@ class Collector:
     async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
         """Delete what was collected of an account, all of it or what is older than a time.
 
+        Exports of the exchange on this host, which are older than what its lists have, are deleted
+        too.
         What is deleted by time is not collected again; after all was deleted, the next collection
         is a first one.
 
@@ -349,6 +351,7 @@ class Collector:
                 while ids := await store.ids(each.list_id, until_ms, FORGET_ROWS):
                     count += await store.delete_records(lease(), each.list_id, ids)
             readings = await store.delete_readings(lease(), name, environment, until_ms)
+            self._service.forget_exports(account.name.exchange, account.environment)
             if before_ms is None:
                 await store.delete_lists(lease(), [each.list_id for each in lists])
                 identity = identity_fact(*account.place)
