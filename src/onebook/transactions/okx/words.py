@@ -20,7 +20,7 @@ OTHERS, HOLDINGS, LEDGER = "other", "holdings", "ledger"
 
 CODES_MAX: Final = 4_096  # of bills, whose meaning is kept
 
-# The unified name of our types, where there is one.
+# The unified names of our types, where there is one.
 UNIFIED: Final = {
     DEPOSITS: "deposits",
     WITHDRAWALS: "withdrawals",
