@@ -321,7 +321,7 @@ class Collector:
             lists = await store.lists(name, environment)
             parts = [each.list_id for each in lists if "/" in each.name]
             if before_ms is not None and before_ms > 0:
-                # First, so that nothing is believed covered that is deleted.
+                # First, so that deleted records never count as covered.
                 gone = RangeRow(0, before_ms - 1, FORGOTTEN)
                 await store.replace_ranges(lease(), parts, gone)
             count = 0

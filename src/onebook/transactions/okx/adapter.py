@@ -116,7 +116,7 @@ LISTS: Final = {
     DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
     WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
 }
-EXPORTED: Final = "export:"  # what a cursor of trading bills begins with, in exports
+EXPORTED: Final = "export:"  # prefix of cursors of trading bills in exports
 RECENT, HISTORY = "r", "h"  # the first character of a cursor of funding bills
 FILL_CHECKS: Final = {TRADES: CheckId.SPOT_FILLS, FUTURES: CheckId.FUTURES_FILLS}
 
