@@ -112,6 +112,29 @@ export interface ExchangeTimes {
   error: number | null;
 }
 
+/** A pair of exchanges of which one bids more, after both fees, than the other asks; numbers as decimal text. */
+export interface Crossing {
+  /** What happened since the previous update. One that ended has only the exchanges and `lastedMs`. */
+  phase: "began" | "changed" | "lasts" | "ended";
+  buy: string;
+  sell: string;
+  lastedMs: number;
+  /** What can be bought and sold with the least profit. */
+  amount?: string;
+  /** The highest price to pay, before the fee. */
+  buyLimit?: string;
+  /** The lowest price to receive, before the fee. */
+  sellLimit?: string;
+  /** The profit in the quote currency, before fees. */
+  gross?: string;
+  /** The profit in the quote currency, after fees. */
+  profit?: string;
+  /** The profit in percent of what is paid. */
+  percent?: string;
+  buyAgeMs?: number;
+  sellAgeMs?: number;
+}
+
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
@@ -138,6 +161,8 @@ export class View {
   coverage: Record<string, { bids: string | null; asks: string | null }>;
   /** The cost of each size, with the option `fill`; numbers as decimal text. */
   fill: { buy?: Filled[]; sell?: Filled[] };
+  /** With the option `crossings`: the most profitable first; those that ended come first, once. */
+  crossings: Crossing[];
   /** With the option `times`, in microseconds since 1970; null without. */
   times: { merged: number; sent: number; exchanges: Record<string, ExchangeTimes> } | null;
   /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
@@ -195,8 +220,10 @@ export interface BookOptions {
   within?: string | null;
   /** When the prices of each exchange were sent and received, and the update was merged and sent. */
   times?: boolean;
-  /** "best": an update only when the best price of a side or its amount changes; short ones with `mode: "delta"`. */
-  on?: "best" | null;
+  /** An update only when the best price of a side or its amount, or a crossing, changes; short with `mode: "delta"`. */
+  on?: "best" | "crossing" | null;
+  /** With `fees`: exchanges that cross after fees, with at least this profit in percent, as decimal text. */
+  crossings?: string | null;
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from onebook.client import BookLevel, BookProblem, BookView
+from onebook.client import BookLevel, BookProblem, BookView, Crossing
 from onebook.routes import Rules
 
 
@@ -203,6 +203,34 @@ def test_a_view_by_net_prices_has_gross_prices_and_routes():
     assert found.split["okx"].limit == 100
     with pytest.raises(ValueError, match="open the book without net"):
         view.fill("buy", amount=1)
+
+
+def test_a_short_crossing_has_the_best_levels_and_the_crossings():
+    view = opened()
+    figures = {
+        "amount": 1.5,
+        "buy_limit": 100,
+        "sell_limit": 101,
+        "gross": 1.5,
+        "profit": 0.9561,
+        "percent": 0.636763,
+        "buy_age_ms": 12,
+        "sell_age_ms": 3,
+    }
+    began = {"phase": "began", "buy": "okx", "sell": "kraken", "lasted_ms": 0, **figures}
+    ended = {"phase": "ended", "buy": "xt", "sell": "okx", "lasted_ms": 240}
+    head = {"type": "crossing", "symbol": "BTC/USDT", "bid": [101, 2], "ask": [100, 1]}
+    text = json.dumps(head | {"crossings": [ended, began]})
+    assert view.apply(json.loads(text, parse_float=Decimal))
+    assert view.best_bid.price == 101
+    last, first = view.crossings
+    assert last == ("ended", "xt", "okx", 240, None, None, None)
+    assert first.crossing == Crossing(
+        "okx", "kraken", *map(Decimal, ("1.5", "100", "101", "1.5", "0.9561", "0.636763"))
+    )
+    assert (first.buy_age_ms, first.sell_age_ms) == (12, 3)
+    view.apply(message("aggregated_orderbook_update", 3, [[99, 4]], []))
+    assert view.crossings == ()
 
 
 def test_a_book_routes_an_order_after_fees():

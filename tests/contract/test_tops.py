@@ -172,28 +172,26 @@ def test_damaged_and_late_best_prices_cost_no_book(name: str) -> None:
 @every_fused
 def test_a_request_that_is_refused_for_its_rate_is_repeated(name: str) -> None:
     """Whichever request it is, and also if it is of best prices alone: they have no timeout."""
-    for refused in range(len(Talk(name).begun())):
+    for refused in range(Talk(name).open().venue.asked):
         talk = Talk(name)
         natives = {each.native for each in talk.instruments}
-        for number, output in enumerate(talk.begun()):
-            talk.venue.limit(number == refused)
-            talk.act([output])
-            talk.venue.limit(0)
+        talk.venue.limit(1, after=refused)
+        talk.open()
         for instrument in talk.instruments:  # the feed repeats requests for levels itself
-            if instrument.native not in talk.venue.subscribed_levels:
+            subscribed = instrument.native in talk.venue.subscribed_levels
+            if not subscribed or instrument not in talk.reader.live:
                 talk.resync(instrument)
         assert talk.venue.subscribed_levels == talk.venue.subscribed_tops == natives
 
 
 @every_fused
 def test_a_request_that_is_always_refused_is_repeated_a_few_times(name: str) -> None:
-    outputs = Talk(name).begun()
-    requests_max = len(outputs) * SENDINGS_MAX  # an error without a number may be about any
-    for output in outputs:
+    count = Talk(name).open().venue.asked
+    requests_max = count * SENDINGS_MAX  # an error without a number may be about any
+    for refused in range(count):
         talk = Talk(name)
-        talk.begun()
-        talk.venue.limit(2 * requests_max)
-        talk.act([output])
+        talk.venue.limit(2 * requests_max, after=refused)
+        talk.act(talk.begun())
         assert sum(isinstance(each, Send) for each in talk.outputs) <= requests_max
 
 

@@ -66,6 +66,8 @@ class Venue:
         self.name = name
         self.random = random.Random(seed)
         self.now = START
+        self.asked = 0  # frames of the client
+        self._limited = 0, -1
         self._market = MarketBooks({name: offer}, seed=seed)
         self._board = ExchangeBoard(offer.listings, self._market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
@@ -121,14 +123,12 @@ class Venue:
     def top(self, native: str) -> bytes:
         """Change the book and send its best prices ahead of the depth."""
         window = self.window(native)
-        sequence = window.newest.sequence
-        while window.newest.sequence == sequence:
+        sequence, frame = window.newest.sequence, None
+        while frame is None or window.newest.sequence == sequence:
             self._market.move()
             for _ in self._market.step(self.name, {window.listing.symbol}):
                 pass
-            newest = window.collect()
-        frame = self._dialect.top(newest, self.now)
-        assert frame is not None
+            frame = self._dialect.top(window.collect(), self.now)
         return encoded(self._session.formed([frame], frame))[0]
 
     def pending(self, native: str) -> bytes:
@@ -147,12 +147,19 @@ class Venue:
     def subscribed_levels(self) -> set[str]:
         return {key.native for key in self._session.topics.values() if key.depth != TOP}
 
-    def limit(self, requests: int) -> None:
-        """Answer that many of the next requests with "too many requests"."""
-        self._board.limited = requests
+    def limit(self, requests: int, after: int = 0) -> None:
+        """Answer some requests with "too many requests", after others."""
+        if after == 0:
+            self._board.limited = requests
+        else:
+            self._limited = requests, self.asked + after
 
     def answers(self, frame: bytes) -> Iterator[bytes]:
         """What comes back to a client's frame."""
+        requests, at = self._limited
+        if self.asked == at:
+            self._board.limited = requests
+        self.asked += 1
         yield from encoded(self._dialect.received(self._session, frame.decode(), self.now))
 
     def heartbeats(self) -> list[bytes]:

@@ -23,12 +23,14 @@ from onebook.exchanges.kit import (
     Gap,
     Ignored,
     ProtocolError,
+    Send,
     SlowDown,
     Snapshot,
     SnapshotFailed,
+    TopOfBook,
     Unnamed,
 )
-from onebook.exchanges.kit.sync import FETCHES_MAX
+from onebook.exchanges.kit.sync import FETCHES_MAX, SHALLOW_STARTS_MAX, SHALLOW_WAIT
 from onebook.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.htx import Htx
@@ -40,6 +42,8 @@ ETH = Instrument("htx", "ETH/USDT", "ethusdt")
 TOPIC = "market.btcusdt.mbp.150"
 SUB = Sent(b'{"sub":"market.btcusdt.mbp.150","id":"1"}')
 REQ = Sent(b'{"req":"market.btcusdt.mbp.150","id":"market.btcusdt.mbp.150"}')
+SHALLOW_TOPIC = "market.btcusdt.mbp.20"
+SHALLOW_REQ = Sent(b'{"req":"market.btcusdt.mbp.20","id":"market.btcusdt.mbp.20"}')
 ACK = b'{"id":"1","status":"ok","subbed":"market.btcusdt.mbp.150","ts":1489474081631}'
 
 # Messages of other channels, and what changes no book.
@@ -66,6 +70,14 @@ def update(previous: int, sequence: int, **sides: object) -> bytes:
     tick = {"seqNum": sequence, "prevSeqNum": previous}
     tick |= sides or {"bids": [[1.5, sequence]], "asks": []}
     return json.dumps({"ch": TOPIC, "ts": 1573199608679, "tick": tick}).encode()
+
+
+def shallow(verb: str, number: int, native: str = "btcusdt") -> Sent:
+    return Sent(f'{{"{verb}":"market.{native}.mbp.20","id":"{number}"}}'.encode())
+
+
+def tick(previous: int, sequence: int, **sides: object) -> bytes:
+    return update(previous, sequence, **sides).replace(b"mbp.150", b"mbp.20")
 
 
 def whole(sequence: int, topic: str = TOPIC, **changed: object) -> bytes:
@@ -107,11 +119,84 @@ def test_the_first_delta_after_the_whole_book_starts_at_it() -> None:
     connector = acknowledged()
     for previous, sequence in ((8078, 8130), (8130, 8160), (8160, 8204), (8204, 8226)):
         assert connector.received(update(previous, sequence)) == ()
-    snapshot, *deltas = connector.received(whole(8160))
+    snapshot, *deltas, subscribed, requested = connector.received(whole(8160))
+    assert (subscribed, requested) == (shallow("sub", 3), SHALLOW_REQ)
     assert bytes(snapshot.bids) == b"[[1.5, 2]]"  # type: ignore[union-attr]
     assert [bytes(one.bids) for one in deltas] == [b"[[1.5, 8204]]", b"[[1.5, 8226]]"]  # type: ignore[union-attr]
     assert kinds(connector.received(update(8226, 8300))) == [Delta]
     assert kinds(connector.received(update(8301, 8302))) == [Gap]
+
+
+def best(outputs: Any) -> tuple[int, bytes, bytes]:
+    (top,) = outputs
+    assert isinstance(top, TopOfBook)
+    return top.sequence, bytes(top.bids), bytes(top.asks)
+
+
+def fast(*, at: int = 12) -> Connector:
+    """A connector whose 20 levels are known too."""
+    connector = live()
+    connector.received(whole(at, SHALLOW_TOPIC))
+    return connector
+
+
+def test_best_prices_are_those_of_the_20_levels_after_each_change() -> None:
+    connector = live()
+    assert connector.received(tick(11, 12, asks=[[2.4, 1]])) == ()
+    assert connector.received(tick(12, 13, bids=[[1.5, 0], [1.4, 5]])) == ()
+    shown = best(connector.received(whole(11, SHALLOW_TOPIC)))
+    assert shown == (13, b'[["1.4","5"]]', b'[["2.4","1"]]')
+    shown = best(connector.received(tick(13, 14, asks=[[2.4, 0], [2.5, 0]])))
+    assert shown == (14, b'[["1.4","5"]]', b"[]"), "nothing is left on that side"
+    amounts = tick(14, 15, bids=[[1.6, 0.123456789123]])
+    assert best(connector.received(amounts))[1] == b'[["1.6","0.12345678"]]', "cut like the levels"
+
+
+def test_a_loss_of_best_prices_requests_the_20_levels_again_and_costs_no_book() -> None:
+    connector = fast(at=12)
+    assert connector.received(tick(13, 14)) == (SHALLOW_REQ,)
+    assert connector.received(tick(14, 15)) == (), "unknown until the answer"
+    assert connector.received(whole(11, SHALLOW_TOPIC)) == (SHALLOW_REQ,), "it is older"
+    assert best(connector.received(whole(14, SHALLOW_TOPIC)))[0] == 15
+    crossed = tick(15, 16, bids=[[9.5, 1]], asks=[[2.5, 1]])
+    assert connector.received(crossed) == (SHALLOW_REQ,)
+    assert kinds(connector.received(update(10, 17))) == [Delta]
+    assert kinds(connector.received(tick(1, 2).replace(b'"seqNum"', b'"x"'))) == [Ignored]
+
+
+def test_20_levels_that_do_not_arrive_are_requested_again_a_few_times() -> None:
+    connector, asked = live(), 0
+    for number in range(SHALLOW_WAIT * (SHALLOW_STARTS_MAX + 5)):
+        asked += len([*connector.received(tick(number, number + 1))])
+    assert asked == SHALLOW_STARTS_MAX - 1, "one was sent at first"
+    asked = 0
+    connector = fast(at=1)
+    for number in range(2, 5 * SHALLOW_STARTS_MAX, 2):
+        asked += len([*connector.received(tick(number, number + 1))])
+        connector.received(whole(number + 1, SHALLOW_TOPIC))
+    assert asked == SHALLOW_STARTS_MAX - 1
+
+
+def test_a_pair_without_20_levels_is_shown_without_them() -> None:
+    connector = live()
+    refused = "invalid mbp.20.symbol btcusdt"
+    assert connector.received(error(refused, "2")) == without_consequence(refused)
+    assert connector.received(error(refused, SHALLOW_TOPIC)) == without_consequence(refused)
+    assert kinds(connector.received(update(10, 11))) == [Delta]
+    slow = error("429 too many request", SHALLOW_TOPIC)
+    assert connector.received(slow) == (SlowDown("429 too many request"),)
+
+
+def test_20_levels_are_subscribed_once_and_again_with_a_new_subscription() -> None:
+    connector = live()
+    assert kinds(connector.received(update(11, 12))) == [Gap]
+    connector.resync([BTC])
+    assert kinds(connector.received(whole(12))) == [Snapshot], "their stream is still open"
+    connector.invalidate(BTC)  # type: ignore[attr-defined]
+    connector.resync([BTC])
+    ack = ACK.replace(b'"1"', b'"7"')
+    assert connector.received(ack) == (Acknowledged(BTC), REQ)
+    assert kinds(connector.received(whole(13))) == [Snapshot, Send, Send]
 
 
 def test_a_whole_book_before_or_amid_what_was_held_is_requested_again_with_a_bound() -> None:
@@ -124,7 +209,7 @@ def test_a_whole_book_before_or_amid_what_was_held_is_requested_again_with_a_bou
         assert connector.received(whole(99)) == (REQ,)
     assert kinds(connector.received(whole(99))) == [Gap]
     assert connector.resync([BTC]) == (REQ,), "what was held is still held"
-    assert kinds(connector.received(whole(200))) == [Snapshot, Delta]
+    assert kinds(connector.received(whole(200))) == [Snapshot, Delta, Send, Send]
 
 
 def test_an_update_without_levels_is_the_heartbeat_of_its_book_and_advances_it() -> None:
@@ -169,7 +254,7 @@ def test_a_refusal_of_a_request_that_no_book_waits_for_is_about_no_other() -> No
         connector = EXCHANGE.connector([BTC, ETH])
         connector.opened()
         unsubscription = Sent(b'{"unsub":"market.ethusdt.mbp.150","id":"3"}')
-        assert connector.remove([ETH]) == (unsubscription,)
+        assert connector.remove([ETH]) == (unsubscription, shallow("unsub", 4, "ethusdt"))
         assert connector.received(error(words, "2")) == without_consequence(words)
         assert connector.received(error(words, "3")) == without_consequence(words)
         assert connector.received(error(words, "3")) != without_consequence(words)

@@ -9,17 +9,32 @@ counter at a low number while best prices of before are still on the way; a chan
 of the two lives of the counter, as one socket does. After each message, a live book must show the
 newest state that it received, and never one of another life.
 
-The same is lived with channels that are ordered by time, where several states have one time.
+The same is lived with channels that are ordered by time, where several states have one time, and
+with best prices of a chained book of few levels.
 """
 
 import json
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onebook.books import Books, LiveBook
 from onebook.core import View
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, best_prices_at, levels_at
+from onebook.core.types import PAIRS
+from onebook.exchanges.kit import (
+    Delta,
+    Fetch,
+    Output,
+    Send,
+    Shallow,
+    Snapshot,
+    TopOfBook,
+    best_prices_at,
+    levels_at,
+)
+from onebook.exchanges.kit.contract import each_of
 from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
 
@@ -55,6 +70,14 @@ def text(levels: Side | list[Level]) -> bytes:
 def changed(before: Side, after: Side) -> Side:
     gone = dict.fromkeys(before.keys() - after.keys(), 0)
     return gone | {price: each for price, each in after.items() if before.get(price) != each}
+
+
+class Window(NamedTuple):
+    """The best levels of a state, as a chained channel of few levels sent them last."""
+
+    number: int
+    bids: Side
+    asks: Side
 
 
 class FusedLife:
@@ -227,6 +250,73 @@ class FusedLife:
         self.shown += fused
 
 
+class ShallowLife(FusedLife):
+    """The best prices are those of a chained book of few levels, whose messages are lost too.
+
+    A message states the changes of its levels since the last one; a requested whole book is that
+    of the last message, and arrives some messages later.
+    """
+
+    LEVELS = 3
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        again = Send(b"again")
+        self.shallow = Shallow(Fetch(BTC, ""), again, levels=self.LEVELS, shape=PAIRS)
+        self.window = self.window_now()
+        self.requested = len(self.shallow.follow())  # whole books on the way
+        self.states = {self.now.number: self.now}
+        self.lost_messages = 0
+
+    def window_now(self) -> Window:
+        bids = dict(sorted(self.now.bids.items(), reverse=True)[: self.LEVELS])
+        asks = dict(sorted(self.now.asks.items())[: self.LEVELS])
+        return Window(self.now.number, bids, asks)
+
+    def move(self) -> None:
+        super().move()
+        self.states[self.now.number] = self.now
+
+    def restart(self) -> None:
+        """Its counter never starts again."""
+
+    def top(self) -> None:
+        """A message, received or lost; sometimes the answer to a request before it."""
+        if self.requested and self.rng.random() < 0.5:
+            self.answer()
+        before, after = self.window, self.window_now()
+        bids, asks = changed(before.bids, after.bids), changed(before.asks, after.asks)
+        if not bids and not asks:
+            return
+        self.window = after
+        if self.rng.random() < 0.1:
+            self.lost_messages += 1
+            return
+        numbers = before.number + 1, after.number
+        self.take(each_of(self.shallow.delta(*numbers, text(bids), text(asks))))
+
+    def answer(self) -> None:
+        self.requested -= 1
+        window = self.window
+        self.take(self.shallow.seeded(text(window.bids), text(window.asks), window.number))
+
+    def take(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                self.requested += 1
+                continue
+            assert isinstance(output, TopOfBook)
+            state = self.states[output.sequence]
+            bid, ask = state.top
+            levels = json.loads(output.bids), json.loads(output.asks)
+            assert [*map(numbers_of, levels)] == [[each] if each else [] for each in (bid, ask)]
+            self.deliver_top(state)
+
+
+def numbers_of(levels: list[list[str]]) -> list[Level]:
+    return [(int(price), int(amount)) for price, amount in levels]
+
+
 def expected(depth: Numbered, best: Numbered) -> tuple[list[list[int]], list[list[int]]]:
     """The best levels of one state, and what is strictly worse in an older one."""
     bid, ask = best.top
@@ -237,11 +327,18 @@ def expected(depth: Numbered, best: Numbered) -> tuple[list[list[int]], list[lis
     return ([[*bid], *bids] if bid else []), ([[*ask], *asks] if ask else [])
 
 
-def lives(seeds: range, *, timed: bool = False) -> tuple[int, int, int]:
+LIVES: Final[dict[str, Callable[[int], FusedLife]]] = {
+    "by number": FusedLife,
+    "by time": partial(FusedLife, timed=True),
+    "of a shallow book": ShallowLife,
+}
+
+
+def lives(seeds: range, kind: str = "by number") -> tuple[int, int, int]:
     """Live them all; return the shown tops, agreements and books that ended ignoring tops."""
     shown = agreed = off = 0
     for seed in seeds:
-        life = FusedLife(seed, timed=timed)
+        life = LIVES[kind](seed)
         try:
             life.run()
         except AssertionError as error:
@@ -255,6 +352,5 @@ def lives(seeds: range, *, timed: bool = False) -> tuple[int, int, int]:
 
 if __name__ == "__main__":
     seeds = range(int(sys.argv[1]))
-    for timed in (False, True):
-        ordered = "by time" if timed else "by number"
-        print(f"{len(seeds)} seeds {ordered}: shown, agreed, off: {lives(seeds, timed=timed)}")
+    for kind in LIVES:
+        print(f"{len(seeds)} seeds {kind}: shown, agreed, off: {lives(seeds, kind)}")

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,14 @@ FLAGS = (
     "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess,BackForwardCache",
     "--remote-debugging-port=0",
 )
+# What a script is told if its page was replaced meanwhile: by a reload, or a link.
+NAVIGATED = ("Inspected target navigated or closed", "Execution context was destroyed",
+             "Cannot find default execution context")  # fmt: skip
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Navigated(Exception):
+    """The page was replaced before a script ended."""
 
 
 @dataclass
@@ -55,7 +62,9 @@ class Page:
         async for frame in self.socket:
             message = json.loads(frame)
             if "id" in message:
-                self._answers.pop(message["id"]).set_result(message)
+                answer = self._answers.pop(message["id"])
+                if not answer.done():  # or nobody waits any longer
+                    answer.set_result(message)
             else:
                 self._heard(message["method"], message["params"])
 
@@ -83,6 +92,8 @@ class Page:
         await self.socket.send(json.dumps(message))
         async with asyncio.timeout(PATIENCE_S):
             found = await answer
+        if any(each in found.get("error", {}).get("message", "") for each in NAVIGATED):
+            raise Navigated(found)
         assert "error" not in found, found
         return found["result"]
 
@@ -107,6 +118,10 @@ class Page:
         await self.call("Browser.resetPermissions")
 
     async def go(self, url: str) -> None:
+        """Load an address, also one that differs from the present one by its fragment alone."""
+        if url.partition("#")[0] == (await self.run("location.href")).partition("#")[0]:
+            await self.call("Page.navigate", url="about:blank")
+            await self.until("location.href === 'about:blank'")
         await self.call("Page.navigate", url=url)
         if url != "about:blank":
             loaded = "location.href !== 'about:blank' && document.readyState === 'complete'"
@@ -121,11 +136,18 @@ class Page:
         return found["result"].get("value")
 
     async def until(self, script: str) -> Any:
-        """Wait for an expression to become true; the answer is its value."""
+        """Wait for an expression to become true; the answer is its value.
+
+        The page may be replaced meanwhile: then the new one is asked.
+        """
+        value = None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not (value := await self.run(script)):
-                    await asyncio.sleep(POLL_S)
+                while not value:
+                    with suppress(Navigated):
+                        value = await self.run(script)
+                    if not value:
+                        await asyncio.sleep(POLL_S)
         except TimeoutError:
             text = await self.run("document.body.innerText")
             raise AssertionError(f"never true: {script}\n{self.complaints}\n{text}") from None

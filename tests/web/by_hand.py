@@ -8,7 +8,9 @@ COUNT = """(() => {
   new MutationObserver(() => (drawings += 1)).observe(document.querySelector(".book"),
     { subtree: true, childList: true, characterData: true });
 })()"""
-FRAME = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+# The book is drawn in one frame, the other cards and the charts in the two after it.
+FRAMES = """new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+  requestAnimationFrame(() => setTimeout(done)))))"""
 
 
 def subscribed(market: Market) -> list[dict]:
@@ -28,4 +30,4 @@ async def send(page: Page, market: Market) -> None:
     before = await page.run("drawings")
     await market.publish(market.update(asked["symbol"], asked))
     await page.until(f"drawings > {before}")
-    await page.run(FRAME)
+    await page.run(FRAMES)

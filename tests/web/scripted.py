@@ -388,6 +388,12 @@ async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
         server.should_exit = True
         server.force_exit = True
         await task
+        # A connection whose peer does not read would outlive the loop of the test.
+        for connection in [*server.server_state.connections]:
+            if connection.transport is not None:
+                connection.transport.abort()
+        while server.server_state.connections:
+            await asyncio.sleep(0)
 
 
 async def main(port: int) -> None:

@@ -60,6 +60,32 @@ async def test_a_chart_is_drawn_only_while_it_is_in_sight(
     assert [each["interval_ms"] for each in market.viewed[said:]] == [DEPTH_EVERY_MS]
 
 
+async def test_the_book_and_the_other_cards_are_drawn_in_a_frame_each(
+    page: Page, address: str, market: Market
+) -> None:
+    """One frame with both takes too long on a slow computer."""
+    await page.open("about:blank")
+    await resize(page, 1920, 1080, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    await count_drawings(page, market)
+    await send(page, market)
+    await page.run("""(() => {
+      window.frames = [];
+      let frame = 0;
+      const count = () => { frame += 1; requestAnimationFrame(count); };
+      requestAnimationFrame(count);
+      const note = (name) => frames.at(-1)?.[0] === name || frames.push([name, frame]);
+      for (const [name, selector] of [["book", ".bids"], ["cards", ".fill"]]) {
+        const texts = { subtree: true, characterData: true };
+        new MutationObserver(() => note(name)).observe(document.querySelector(selector), texts);
+      }
+    })()""")
+    await send(page, market)
+    (book, at), (cards, later) = await page.run("frames")
+    assert (book, cards, later) == ("book", "cards", at + 1)
+
+
 async def test_the_shares_of_a_level_are_drawn_in_its_row_however_it_is_scrolled(
     page: Page, address: str, market: Market
 ) -> None:

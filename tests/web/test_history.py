@@ -3,7 +3,7 @@
 import pytest
 
 from web.browser import CHROMIUM, Page
-from web.by_hand import FRAME
+from web.by_hand import FRAMES
 from web.scripted import GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -63,6 +63,6 @@ async def test_what_else_draws_a_book_adds_no_point_to_the_history(
     await page.run(
         "document.getElementById('fee-others').dispatchEvent(new Event('input', { bubbles: true }))"
     )
-    await page.run(FRAME)
+    await page.run(FRAMES)
     await page.run("new Promise((done) => setTimeout(done, 600))")  # figures are written in 500 ms
     assert await page.run(age) >= 2

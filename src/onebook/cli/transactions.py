@@ -401,11 +401,12 @@ def _proof(found: Verification | None) -> list[str]:
     if found is None:
         return []
     if found.accounts:
-        return [
+        sentences = [
             f"{name}: {sentence}"
             for name, proof in found.accounts.items()
             for sentence in _proof(proof)
         ]
+        return sentences + [f"Not provable: {one.what}. {one.why}" for one in found.unproven]
     sentences = [_sentence(check) for check in found.checks]
     if found.holds is None:
         sentences.append(

@@ -20,6 +20,7 @@ from onebook.client.link import ViewUpdates
 from onebook.client.options import FillRequest, SubscribeOptions, SymbolOptions
 from onebook.client.view import BookView, ViewSide
 from onebook.client.watch import watch
+from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import Fill, FillPart
 from onebook.orderbook import (
     BookLevel,
@@ -58,6 +59,8 @@ __all__ = [
     "BookSession",
     "BookTimes",
     "BookView",
+    "Crossing",
+    "CrossingReport",
     "ExchangeHealth",
     "ExchangeTimes",
     "Fill",

@@ -35,7 +35,8 @@ class SubscribeOptions(TypedDict, total=False):
     net: bool  # levels by price after the fee
     within: str  # only levels within this many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
-    on: Literal["best"]  # an update only when the best price of a side or its amount changes
+    on: Literal["best", "crossing"]  # an update only when a best price, or a crossing, changes
+    crossings: str  # with fees: exchanges that cross, with at least this profit in percent
 
 
 class SymbolOptions(SubscribeOptions, total=False):

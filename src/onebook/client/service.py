@@ -303,8 +303,8 @@ class AsyncOnebook:
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
     """Also request the ages and horizons of the exchanges, as in books of the library.
 
-    The short updates of `on="best"` with `mode="delta"` stay short.
+    The short updates of `on` with `mode="delta"` stay short.
     """
-    if options.get("on") == "best" and options.get("mode") == "delta":
+    if options.get("on") and options.get("mode") == "delta":
         return {**options}
     return {"ages": True, "coverage": True, **options}

@@ -21,7 +21,7 @@ from onebook.client.failures import (
 )
 from onebook.client.options import named_exchanges
 from onebook.client.shapes import exact, require, shapes_of
-from onebook.client.view import BookView
+from onebook.client.view import SHORT_UPDATES, BookView
 from onebook.orderbook import BookProblem
 
 FRAME_BYTES_MAX = 16 << 20
@@ -35,7 +35,8 @@ SILENCE_MAX_S = 10.0
 _library_log = logging.getLogger("onebook.client.websockets")
 _library_log.setLevel(logging.WARNING)
 
-_CHANGES = frozenset(("aggregated_orderbook_delta", "best"))  # of a view that has had an update
+# Of a view that has had an update.
+_CHANGES = frozenset(("aggregated_orderbook_delta", *SHORT_UPDATES))
 _UPDATES = _CHANGES | {"aggregated_orderbook_update", "exchange_status"}
 _SHAPES = shapes_of({})
 _UNASKED = {"symbol": str}

@@ -132,6 +132,16 @@ _ROUTES = [
         "split": [{**_PART, "fee": NUMBER, "limit": NUMBER}],
     }
 ]
+_CROSSING = {
+    "phase": str,
+    "buy": str,
+    "sell": str,
+    "lasted_ms": int,
+    **{f"{name}?": NUMBER for name in ("amount", "buy_limit", "sell_limit")},
+    **{f"{name}?": NUMBER for name in ("gross", "profit", "percent")},
+    "buy_age_ms?": int,
+    "sell_age_ms?": int,
+}
 _MAYBE_INT = (int, NoneType)
 _LAYER = {"exchange": _MAYBE_INT, "received": int}
 _TIMES = {"top": _LAYER, "depth": _LAYER, "offset": _MAYBE_INT, "error": _MAYBE_INT}
@@ -149,6 +159,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "ages": {EVERY: int},
         "coverage": {EVERY: {"bids": MAYBE, "asks": MAYBE}},
         "fill": {"buy": fills, "sell": fills},
+        "crossings": [_CROSSING],
         "times": {"merged": int, "sent": int, "exchanges": {EVERY: _TIMES}},
     }
     levels = [_level_of(split=bool(options.get("split")))]
@@ -164,11 +175,13 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             **requested,
         },
     }
+    short = {"symbol": str, "bid": _best_fault, "ask": _best_fault, **requested}
     update = {**book, "update_number": int, "skipped?": int}
     return {
         "aggregated_orderbook_update": update,
         "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
-        "best": {"symbol": str, "bid": _best_fault, "ask": _best_fault, **requested},
+        "best": short,
+        "crossing": short,
         "aggregated_orderbook_data": book,
         "exchange_status": {
             "symbol": str,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from time import time_ns
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from onebook.clock import iso_us
+from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
 from onebook.health import Health, Reason
 from onebook.orderbook import (
@@ -105,12 +106,13 @@ class BookView(OrderBookState):
     with the reason. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
     a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
     "sell": [...]}) is the cost of each size requested with the option `fill`:
-    a `Fill`, or with the option `fees` a `Route`. `timestamp` is the
-    service's time of the update; for a lost view, this machine's time of the loss. `view` is the
-    client's name of a second view of the symbol. `members` are the exchanges that are merged.
-    `skipped` is the number of states that the service had between this update and the previous one,
-    because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
-    has neither a `timestamp` nor `market_stats`. `times` is None unless requested.
+    a `Fill`, or with the option `fees` a `Route`. `crossings` are `CrossingReport`s, empty unless
+    requested. `timestamp` is the service's time of the update; for a lost view, this machine's time
+    of the loss. `view` is the client's name of a second view of the symbol. `members` are the
+    exchanges that are merged. `skipped` is the number of states that the service had between this
+    update and the previous one, because this client did not read. With `on` and `mode="delta"`, an
+    update after the first has neither a `timestamp` nor `market_stats`. `times` is None unless
+    requested.
     """
 
     symbol: str
@@ -125,6 +127,7 @@ class BookView(OrderBookState):
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | None]] = field(default_factory=dict)
     fills: dict[str, list[Any]] = field(default_factory=dict)
+    crossings: tuple[CrossingReport, ...] = ()
     timestamp: str = ""
     update_number: int = 0
     view: str = ""
@@ -241,7 +244,7 @@ class BookView(OrderBookState):
                 message.get("detail", ""),
             )
             return True
-        if message["type"] == "best":
+        if message["type"] in SHORT_UPDATES:
             self._take_best(message)
             return True
         if message["type"] == "aggregated_orderbook_delta":
@@ -298,6 +301,7 @@ class BookView(OrderBookState):
             direction: [_fill(direction, each) for each in found]
             for direction, found in data.get("fill", {}).items()
         }
+        self.crossings = tuple(map(_crossing, data.get("crossings", ())))
         times = data.get("times")
         self.times = None if times is None else _times(times)
 
@@ -367,6 +371,15 @@ def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill | Route:
     )
 
 
+def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
+    named = (raw["phase"], raw["buy"], raw["sell"], raw["lasted_ms"])
+    if "amount" not in raw:  # it ended
+        return CrossingReport(*named, None, None, None)
+    figures = (Decimal(raw[name]) for name in Crossing._fields[2:])
+    crossing = Crossing(raw["buy"], raw["sell"], *figures)
+    return CrossingReport(*named, crossing, raw["buy_age_ms"], raw["sell_age_ms"])
+
+
 def _times(raw: Mapping[str, Any]) -> BookTimes:
     exchanges = {name: _exchange_times(each) for name, each in raw["exchanges"].items()}
     return BookTimes(raw["merged"], raw["sent"], exchanges)
@@ -395,6 +408,7 @@ def _route(direction: Any, raw: Mapping[str, Any]) -> Route:
     )
 
 
+SHORT_UPDATES: Final = ("best", "crossing")  # without levels, of `on` with `mode: "delta"`
 _ROUTE_NUMBERS = (
     *("size", "amount", "notional", "fees", "net", "average", "net_average", "worst", "unplaced"),
     "extra",

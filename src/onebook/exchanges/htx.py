@@ -1,4 +1,4 @@
-"""HTX spot: 150 levels a side every 100 ms, in gzip, seeded by a request on the same socket.
+"""HTX spot: 150 levels a side every 100 ms, in gzip, seeded by a request, and best prices at once.
 
 Page: https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
 ("Market By Price (incremental update)"; only the servers at `/feed` have this channel).
@@ -9,6 +9,7 @@ Confirmed:
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
     ping: 2026-09, recorded: arbitrage-observatory, of contracts
     limits: never: our choice, but `req` once in 100 ms
+
 
 Sequencing: deltas are buffered from the acknowledgement until the requested whole book arrives. The
 first delta after it has its `seqNum` as `prevSeqNum`, and each later delta that of the delta
@@ -37,15 +38,23 @@ that the connection is alive. That answer must have both sides, which would reve
 According to the page 400 levels have no `req`. A level that leaves the 150 is sent as 0 (frames
 printed in 2023).
 
+`mbp.20` is the same channel with 20 levels, sent at each change of them ("tick by tick": the page,
+and its announcement of 2020-06) with the `seqNum` of the market: its best prices are those of this
+number. It is a chain like the other one, with a whole book of its own (`sync.Shallow`), and is
+subscribed once the 150 levels are there. A side that did not change is absent from its frames. Of
+`mbp.5` the announcement names nine pairs only, and `market.$symbol.bbo` needs another socket.
+
 Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`, which need
 more digits than a book can hold (`DIGITS_MAX`). Amounts, but not prices, are therefore cut toward
 zero at the 8th decimal; amounts above zero but below 10^-8 become 10^-8. One of the ten books
 recorded in 2021 has amounts with 9 digits before the point and amounts with 11 behind it, so a cut
 at the 12th decimal would not be enough.
 
-Unconfirmed: the close after two unanswered pings (the page) or four (other products); how many
-topics a socket may have; the limit of frames other than `req`, which is one every 100 ms; that a
-display name in the list is the usual name of the coin; the age limit of a connection.
+Unconfirmed: that `seqNum` counts the same states with 20 and with 150 levels (`onebook.fusing`
+compares them), and that all pairs have 20 levels; the close after two unanswered pings (the page)
+or four (other products); how many topics a socket may have; the limit of frames other than `req`,
+which is one every 100 ms; that a display name in the list is the usual name of the coin; the age
+limit of a connection.
 """
 
 from collections.abc import Sequence
@@ -68,6 +77,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FastChannel,
     Fetch,
     FrameForm,
     Ignored,
@@ -81,6 +91,7 @@ from onebook.exchanges.kit import (
     SeedRefused,
     Sequence64,
     ServerTime,
+    Shallow,
     SocketSeed,
     control_reader,
     decode,
@@ -91,6 +102,9 @@ from onebook.exchanges.kit import (
 from onebook.model import Instrument
 
 LEVELS: Final = 150
+SHALLOW_LEVELS: Final = 20
+DEEP: Final = f".mbp.{LEVELS}"
+SHALLOW: Final = f".mbp.{SHALLOW_LEVELS}"
 AMOUNTS_CUT: Final = LevelShape.rows(amount_decimals=8)
 NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
 TOO_MANY: Final = ("rate-too-many-requests", "base-request-exceed-frequency-limit")
@@ -150,21 +164,33 @@ _control = control_reader(Control)
 
 def topic(instrument: Instrument) -> str:
     """Return the channel of an instrument, as in its frames."""
-    return f"market.{instrument.native}.mbp.{LEVELS}"
+    return f"market.{instrument.native}{DEEP}"
+
+
+def deep(shallow: str) -> str:
+    """Return the channel of the levels from that of the best prices."""
+    return shallow.removesuffix(SHALLOW) + DEEP
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Decode a delta."""
     message: Update = _read(frame)
-    book = books.get(message.ch)
+    book, tick = books.get(message.ch), message.tick
     if book is None:
-        return None
-    tick = message.tick
+        return _top(books, message) if message.ch.endswith(SHALLOW) else None
     bids, asks = tick.bids, tick.asks
     outputs = book.delta(tick.previous + 1, tick.sequence, bids, asks, message.ts)
     if bids == asks == ABSENT and type(outputs) is Delta:
         return (Alive(book.instrument),)
     return outputs
+
+
+def _top(books: dict[str, Join], message: Update) -> Outputs | None:
+    book, tick = books.get(deep(message.ch)), message.tick
+    if book is None or book.shallow is None:
+        return None
+    first = tick.previous + 1
+    return book.shallow.delta(first, tick.sequence, tick.bids, tick.asks, message.ts)
 
 
 def control(frame: bytes) -> Event:
@@ -178,20 +204,28 @@ def control(frame: bytes) -> Event:
         try:
             whole = _whole(frame)
         except UNREADABLE:
-            return BookFrame(message.rep)
-        book = whole.data
-        return SocketSeed(message.rep, book.bids, book.asks, book.sequence, whole.ts)
+            return _book_frame(message.rep)
+        book, top = whole.data, message.rep.endswith(SHALLOW)
+        name = deep(message.rep) if top else message.rep
+        return SocketSeed(name, book.bids, book.asks, book.sequence, whole.ts, top)
     if message.subbed:
         return Accepted(number=message.id)
-    if message.ch.endswith(f".mbp.{LEVELS}"):
-        return BookFrame(message.ch)
+    if message.ch.endswith((DEEP, SHALLOW)):
+        return _book_frame(message.ch)
     return Ignored(known=bool(message.unsubbed))
+
+
+def _book_frame(name: str) -> BookFrame:
+    top = name.endswith(SHALLOW)
+    return BookFrame(deep(name) if top else name, top=top)
 
 
 def _failed(message: Control) -> Event:
     words = short(message.err_msg)
     if words == NOT_SUBSCRIBED:
         return Ignored(known=True)
+    if isinstance(message.id, str) and message.id.endswith(SHALLOW):
+        return RequestRejected(words, message.id, code=message.err_code, top=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
         # The id of a request for a book is its topic.
         return SeedRefused(message.id, words, message.err_code)
@@ -208,9 +242,17 @@ def request(names: Sequence[str], number: int) -> object:
     return {"req": names[0], "id": names[0]}
 
 
+def best_prices(names: Sequence[str], number: int, verb: str) -> object:
+    """Encode a request to subscribe or unsubscribe the book with the best prices."""
+    return subscription([name.removesuffix(DEEP) + SHALLOW for name in names], number, verb)
+
+
 def join(instrument: Instrument) -> Join:
     """Join a book requested on the socket; the exchange sends what enters and leaves the window."""
-    return Join(Fetch(instrument, ""), exact=True, shape=AMOUNTS_CUT)
+    fetch = Fetch(instrument, "")
+    again = send(request([f"market.{instrument.native}{SHALLOW}"], 0))
+    shallow = Shallow(fetch, again, levels=SHALLOW_LEVELS, shape=AMOUNTS_CUT)
+    return Join(fetch, exact=True, shape=AMOUNTS_CUT, shallow=shallow)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -234,6 +276,7 @@ BOOKS: Final = BookChannel(
     request=request,
     too_many=TOO_MANY,
     unavailable=UNAVAILABLE,
+    fast=FastChannel(*verbs(best_prices, "sub", "unsub"), after_levels=True),
 )
 
 EXCHANGE: Final = Exchange(
@@ -247,14 +290,15 @@ EXCHANGE: Final = Exchange(
     depth=LEVELS,
     interval_ms=100,
     frames=FrameForm.COMPRESSED,
+    tops=True,
     time=ServerTime("/v1/common/timestamp", "data"),
     limits=ExchangeLimits(
-        topics=50,  # each sends ten frames a second; the page advises against many
+        topics=50,  # in two channels, one of ten frames a second; the page advises against many
         messages=(Limit(1, 0.15),),  # `req` once in 100 ms
         connects=(Limit(60, 60.0, Scope.ADDRESS),),
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only for the instrument list
     ),
     heartbeat_max_s=15.0,  # three pings of the server
-    snapshot_s=60.0,  # the books of a full socket are a hundred requests at the rate above
+    snapshot_s=60.0,  # a full socket takes two hundred requests at the rate above
     former_names=("huobi", "huobipro"),
 )

@@ -14,13 +14,13 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
-from onebook.fees import NO_FEES, OTHERS, TakerFees, fees_of, named_table
+from onebook.fees import FEE_MAX, NO_FEES, OTHERS, TakerFees, fee_text, fees_of, named_table
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
-from onebook.streams.options import BEST, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
+from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
 
 KEPT_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
@@ -265,11 +265,17 @@ def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
     }
     if options.net:
         exact["split"] = True  # a net level lists the price and amount of each exchange
+    if options.crossings is not None:
+        exact["crossings"] = _least_profit(options.crossings)
+    if options.fees is None and options.crossings is not None:
+        raise _bad("crossings: needs fees.")
+    if options.crossings is None and options.on == CROSSING:
+        raise _bad("on: crossing needs crossings.")
     if options.fees is None and options.net:
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:
         raise _bad("fill: limit, exclude and max_exchanges need fees.")
-    if options.on == BEST and options.mode == DELTA:
+    if options.on is not None and options.mode == DELTA:
         exact["depth"] = 1  # its short updates contain no other level
     return ViewOptions(**chosen | exact)
 
@@ -374,6 +380,24 @@ def _shortest(group: str | None) -> str | None:
 def _without_zeros(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _least_profit(percent: str) -> str:
+    """Return a least profit in percent in canonical form.
+
+    Raises:
+        CommandRefused: It is negative, or no decimal number within the limits of fees.
+    """
+    try:
+        shortest = fee_text(percent)
+    except ValueError:
+        shortest = "-"
+    if shortest.startswith("-"):
+        raise _bad(
+            f'crossings: must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
+            f"{shown(percent)}."
+        )
+    return shortest
 
 
 def _within(distance: str | None) -> str | None:

@@ -62,6 +62,7 @@ MESSAGES: Final = (
     Described("aggregated_orderbook_update", "server", replies.OrderbookUpdate),
     Described("aggregated_orderbook_delta", "server", replies.OrderbookDelta),
     Described("best", "server", replies.BestUpdate),
+    Described("crossing", "server", replies.CrossingUpdate),
     Described("aggregated_orderbook_data", "server", replies.OrderbookData),
     Described("exchange_status", "server", replies.ExchangeStatus),
     Described("subscriptions_data", "server", replies.SubscriptionsData),

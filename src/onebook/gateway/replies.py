@@ -540,6 +540,46 @@ class MemberTimes(Struct, frozen=True):
     ]
 
 
+class CrossingEntry(Struct, frozen=True, kw_only=True):
+    """A pair of exchanges of which one bids more, after both fees, than the other asks.
+
+    An entry that `ended` has only the two exchanges and how long it lasted.
+    """
+
+    phase: Annotated[
+        Literal["began", "changed", "lasts", "ended"],
+        about("What happened since the previous update of the view.", "began"),
+    ]
+    buy: Annotated[str, about("Where to buy.", "okx")]
+    sell: Annotated[str, about("Where to sell.", "kraken")]
+    lasted_ms: Annotated[int, about("Milliseconds since the update with which it began.", 240)]
+    amount: Annotated[
+        float | UnsetType, about("What can be bought and sold with the least profit.", 0.35)
+    ] = UNSET
+    buy_limit: Annotated[
+        float | UnsetType, about("The highest price to pay, before the fee.", 97312)
+    ] = UNSET
+    sell_limit: Annotated[
+        float | UnsetType, about("The lowest price to receive, before the fee.", 97541.5)
+    ] = UNSET
+    gross: Annotated[
+        float | UnsetType, about("The profit before fees, in the quote currency.", 80.325)
+    ] = UNSET
+    profit: Annotated[
+        float | UnsetType, about("The profit after both fees, in the quote currency.", 19.28)
+    ] = UNSET
+    percent: Annotated[
+        float | UnsetType,
+        about("The profit in percent of what is paid, rounded down to 6 decimals.", 0.0566),
+    ] = UNSET
+    buy_age_ms: Annotated[
+        int | UnsetType, about("Milliseconds since the last data of `buy`.", 12)
+    ] = UNSET
+    sell_age_ms: Annotated[
+        int | UnsetType, about("Milliseconds since the last data of `sell`.", 40)
+    ] = UNSET
+
+
 class UpdateTimes(Struct, frozen=True):
     """Times of an update, in microseconds since 1970."""
 
@@ -588,6 +628,13 @@ class BookData(Struct, frozen=True):
     fill: Annotated[
         Fills | UnsetType,
         about("With fill: the cost of buying and selling each size, as of this update."),
+    ] = UNSET
+    crossings: Annotated[
+        list[CrossingEntry] | UnsetType,
+        about(
+            "With crossings: the pairs of exchanges that cross after fees, the most profitable "
+            "first, at most 32; those that ended come first, once."
+        ),
     ] = UNSET
     times: Annotated[
         UpdateTimes | UnsetType, about("With times: when the prices were sent and received.")
@@ -642,7 +689,7 @@ BestLevel = Annotated[
 class BestUpdate(Struct, tag="best", frozen=True):
     """The best levels, with `on: best` and `mode: delta`; complete, so a lost one is no gap.
 
-    It has the requested members of `data`: ages, coverage, fill, times.
+    It has the requested members of `data`: ages, coverage, fill, crossings, times.
     """
 
     symbol: Symbol
@@ -651,8 +698,13 @@ class BestUpdate(Struct, tag="best", frozen=True):
     ages: dict[str, int] | UnsetType = UNSET
     coverage: dict[str, Covered] | UnsetType = UNSET
     fill: Fills | UnsetType = UNSET
+    crossings: list[CrossingEntry] | UnsetType = UNSET
     times: UpdateTimes | UnsetType = UNSET
     view: View = UNSET
+
+
+class CrossingUpdate(BestUpdate, tag="crossing", frozen=True):
+    """The crossings and the best levels, with `on: crossing` and `mode: delta`; complete, too."""
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):

@@ -35,6 +35,7 @@ HINTS: Final = {  # for options that only a service has
     "fill": "; use update.fill, which prices any size",
     "fees": "; use update.route, which takes fees",
     "net": "; use update.route, which takes fees",
+    "crossings": "; a service reports them",
 }
 NAMED_MAX: Final = 5  # symbols and exchanges listed in a repr
 

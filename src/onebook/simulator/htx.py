@@ -1,5 +1,9 @@
 """Simulated HTX, MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
 
+With 150 levels a frame has the changes of 100 ms; with 20 levels it is sent at each change of these
+levels. Both name the states of the market by one `seqNum`, so that a number of 20 levels is that of
+a state that the next frame of 150 levels includes.
+
 A subscription sends only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
 answer to `req`, which a connection may send once in 100 ms (here counted over a second, together
 with all other requests). With 5 and 20 levels, a side that did not change is absent. With 150 and
@@ -14,12 +18,14 @@ https://www.huobi.com/support/en-us/detail/900001526643/
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from onebook.simulator.kit import (
+    TOP,
     ChannelKey,
     Dialect,
     Dropped,
+    ExchangeBoard,
     ExchangeRules,
     ListedSymbol,
     Most,
@@ -38,10 +44,20 @@ from onebook.simulator.kit import (
 TOPIC: Final = re.compile(r"market\.(?P<native>[^.]+)\.mbp\.(?P<levels>5|20|150|400)")
 BOTH_SIDES_FROM: Final = 150
 REQUEST_LEVELS: Final = (5, 20, 150)
+TICK_LEVELS: Final = 20  # sent at each change
+DEEP_LEVELS: Final = 150  # sent every 100 ms
 PINGS_UNANSWERED_MAX: Final = 2
 PING_S: Final = 5.0
 PING_EXPIRED: Final = 1003
 PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
+
+
+class TickBook(NamedTuple):
+    """The 20 best levels as they were sent last, and the number of that state."""
+
+    sequence: int
+    bids: dict[str, str]
+    asks: dict[str, str]
 
 
 class Htx(Dialect):
@@ -63,7 +79,12 @@ class Htx(Dialect):
         silence_max_s=86_400.0,  # silent clients are detected by pings
         heartbeat_s=0.1,
         gzip=True,
+        states=4,
     )
+
+    def __init__(self, board: ExchangeBoard) -> None:
+        super().__init__(board)
+        self._ticks: dict[str, TickBook] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer `pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""
@@ -91,7 +112,10 @@ class Htx(Dialect):
         key = _key(topic)
         if key is None or not self._board.lists(key.native):
             return [self._invalid(topic, number, now)]
-        self._board.subscribe(session, str(topic), key)
+        if key.depth == TICK_LEVELS:
+            self._board.follow_top(session, str(topic), key.native, DEEP_LEVELS)
+        else:
+            self._board.subscribe(session, str(topic), key)
         return [_done({"subbed": topic}, number, now)]
 
     def _unsubscribe(
@@ -109,11 +133,21 @@ class Htx(Dialect):
         key = _key(topic)
         if key is None or key.depth not in REQUEST_LEVELS or not self._board.lists(key.native):
             return [self._invalid(topic, number, now)]
-        window = None if key.native in self._board.muted else self._board.channel(key)
-        if window is None:
+        if key.native in self._board.muted:
             return []
-        sides = ",".join(_sides(window.snapshot(), both=True))
-        book = f'"data":{{"seqNum":{window.sequence},{sides}}}'
+        if key.depth == TICK_LEVELS:
+            tick = self._tick(key.native)
+            if tick is None:
+                return []
+            levels = TextChanges([*tick.bids.items()], [*tick.asks.items()])
+            sequence = tick.sequence
+        else:
+            window = self._board.channel(key)
+            if window is None:
+                return []
+            levels, sequence = window.snapshot(), window.sequence
+        sides = ",".join(_sides(levels, both=True))
+        book = f'"data":{{"seqNum":{sequence},{sides}}}'
         return [f"{_done({'rep': topic}, number, now)[:-1]},{book}}}"]
 
     def _invalid(self, topic: object, number: object, now: Now) -> str:
@@ -127,6 +161,32 @@ class Htx(Dialect):
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode the difference from the previous window."""
         return self._update(channel, channel.previous, changes, now)
+
+    def top(self, channel: PublishedBook, now: Now) -> str | None:
+        """Encode the change of the 20 best levels, if these changed."""
+        native = channel.listing.native
+        if channel.key.depth != DEEP_LEVELS:
+            return None
+        before, after = self._tick(native), _tick_book(channel)
+        assert before is not None
+        bids = _changed(before.bids, after.bids)
+        asks = _changed(before.asks, after.asks)
+        if not bids and not asks:
+            return None
+        self._ticks[native] = after
+        sides = "".join(f",{side}" for side in _sides(TextChanges(bids, asks), both=False))
+        tick = f'"seqNum":{after.sequence},"prevSeqNum":{before.sequence}{sides}'
+        topic = f"market.{native}.mbp.{TICK_LEVELS}"
+        return f'{{"ch":"{topic}","ts":{now.ms},"tick":{{{tick}}}}}'
+
+    def _tick(self, native: str) -> TickBook | None:
+        """Return the 20 best levels as sent last; at first those of the newest state."""
+        if native not in self._ticks:
+            window = self._board.channel(ChannelKey(native, DEEP_LEVELS))
+            if window is None:
+                return None
+            self._ticks[native] = _tick_book(window)
+        return self._ticks[native]
 
     def _update(self, channel: PublishedBook, previous: int, changes: TextChanges, now: Now) -> str:
         both = channel.key.depth >= BOTH_SIDES_FROM and not self.aligned
@@ -149,6 +209,8 @@ class Htx(Dialect):
     def _unchanged(self, session: SimulatedSession, now: Now) -> list[str]:
         frames = []
         for topic, key in session.topics.items():
+            if key.depth == TOP:
+                continue
             channel = self._board.channel(key) if key.depth >= BOTH_SIDES_FROM else None
             if channel is None:
                 continue
@@ -191,6 +253,22 @@ class Htx(Dialect):
         message = loaded(frame) or {}
         key = _key(message.get("ch")) or (_key(message.get("rep")) if "data" in message else None)
         return key.native if key else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is a change of the 20 best levels."""
+        return frame.startswith('{"ch":') and f'.mbp.{TICK_LEVELS}"' in frame
+
+
+def _tick_book(window: PublishedBook) -> TickBook:
+    bids, asks = window.top(TICK_LEVELS)
+    return TickBook(window.sequence, dict(bids), dict(asks))
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> TextLevels:
+    """List the levels that changed, and with an amount of zero those that left the 20 best."""
+    gone = [(price, "0") for price in before if price not in after]
+    return gone + [(price, each) for price, each in after.items() if before.get(price) != each]
 
 
 def _key(topic: object) -> ChannelKey | None:

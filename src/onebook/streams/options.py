@@ -19,6 +19,7 @@ INTERVAL_MS_MAX: Final = 60_000
 INTERVAL_MUST_BE: Final = f"0, or a whole number from {INTERVAL_MS_MIN:,} to {INTERVAL_MS_MAX:,}"
 
 BEST: Final = "best"
+CROSSING: Final = "crossing"
 FULL: Final = "full"
 DELTA: Final = "delta"
 OBJECT: Final = "object"
@@ -102,11 +103,12 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     on: Annotated[
-        Literal["best"] | None,
+        Literal["best", "crossing"] | None,
         about(
             "best: an update only when the best price of a side or its amount changes, or an "
-            "exchange joins or leaves. With `mode: delta` the depth is 1, and after the first "
-            "update each change is a short `best`.",
+            "exchange joins or leaves; crossing: only when `crossings` change. With `mode: delta` "
+            "the depth is 1, and after the first update each change is a short `best` or "
+            "`crossing`.",
             BEST,
         ),
     ] = None
@@ -137,3 +139,13 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             False,
         ),
     ] = False
+    crossings: Annotated[
+        str | None,
+        about(
+            "With `fees`: add the pairs of exchanges of which one bids more than the other asks, "
+            "after both fees. The value is the least profit of an order in percent, as decimal "
+            "text; 0 takes any profit.",
+            "0.05",
+            'a percentage as decimal text, such as "0.05"',
+        ),
+    ] = None

@@ -13,9 +13,10 @@ from msgspec.structs import astuple
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import View
 from onebook.model import GIB_BYTES, Instrument
+from onebook.streams.crossings import CrossingView
 from onebook.streams.fill import FillView, RouteView
 from onebook.streams.members import StreamMembers
-from onebook.streams.options import ARRAY, BEST, FULL, ViewOptions
+from onebook.streams.options import ARRAY, CROSSING, FULL, ViewOptions
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
 # interval, so that a loaded node keeps the pace.
@@ -90,16 +91,17 @@ class Stream:
         "_clock",
         "_extras",
         "_full",
-        "_head_best",
         "_head_delta",
         "_head_full",
-        "_on_best",
+        "_head_short",
+        "_on",
         "_stale_json",
         "_stamp",
         "_times",
         "_top",
         "broken",
         "bytes_published",
+        "crossings",
         "due",
         "fills",
         "forced",
@@ -138,6 +140,7 @@ class Stream:
         self.members = StreamMembers(key.exchanges, instruments)
         self.view: View | None = None  # created when first due: idle streams have no merged levels
         self.fills: FillView | RouteView | None = None
+        self.crossings: CrossingView | None = None
         self.users = 0
         self.update_number = 0
         self.timestamp = b""
@@ -152,8 +155,8 @@ class Stream:
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
-        self._head_best = b'{"type":"best","symbol":%b,' % _json(key.symbol)
-        self._on_best = key.options.on == BEST
+        self._on = key.options.on
+        self._head_short = b'{"type":%b,"symbol":%b,' % (_json(self._on), _json(key.symbol))
         self._top = b""  # the best levels of the last merge
 
     def pace_from(self, due: float | None, now: float) -> None:
@@ -192,20 +195,22 @@ class Stream:
         if self.view is None:
             self.view = _view(self.key)
             self.fills = _fills(self.key)
+            self.crossings = _crossings(self.key)
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
             changed |= self.fills.merge(self.members)
-        if self._on_best and changed:
-            before, self._top = self._top, self.view.top()
-            return self._top != before
-        return changed
+        crossed = self.crossings is not None and self.crossings.merge(self.members)
+        if self._on is None or not changed:
+            return changed or crossed
+        before, self._top = self._top, self.view.top()
+        return crossed if self._on == CROSSING else self._top != before
 
     def advance(self, wall_us: int, now: float) -> bytes:
         """Make the merged state the next update and encode it in the stream's mode."""
         # Levels and stale names must match: a slow client may get this update later.
         same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
-        self._extras = _extras(self.members, self.key.options, now, self.fills)
+        self._extras = _extras(self.members, self.key.options, now, self.fills, self.crossings)
         if self.key.options.times:
             moment = self._clock.wall_us(), self._clock.monotonic()
             self._times = b',"times":' + self.members.times_json(*moment)
@@ -214,7 +219,7 @@ class Stream:
         self._full = None
         if self.key.options.mode == FULL:
             return self.full()
-        if self._on_best:
+        if self._on is not None:
             is_short = same_members and self.update_number > 1
             return self._short() if is_short else self.full()
         return self._delta() or self.full()
@@ -229,7 +234,7 @@ class Stream:
 
     def _short(self) -> bytes:
         """The best levels only, and what was requested."""
-        return b"%b%b%b%b}" % (self._head_best, self._top, self._extras, self._sent())
+        return b"%b%b%b%b}" % (self._head_short, self._top, self._extras, self._sent())
 
     def _sent(self) -> bytes:
         """The times of the update, with the present one as that of sending."""
@@ -283,7 +288,10 @@ class BookRequest:
         fills = _fills(self.key)
         if fills is not None:
             fills.merge(self.members)
-        extras = _extras(self.members, self.key.options, now, fills)
+        crossings = _crossings(self.key)
+        if crossings is not None:
+            crossings.merge(self.members)
+        extras = _extras(self.members, self.key.options, now, fills, crossings)
         if self.key.options.times:
             times = self.members.times_json(wall_us, now)
             extras += b',"times":%b,"sent":%d}' % (times, wall_us)
@@ -292,13 +300,18 @@ class BookRequest:
 
 
 def _extras(
-    members: StreamMembers, options: ViewOptions, now: float, fills: FillView | RouteView | None
+    members: StreamMembers,
+    options: ViewOptions,
+    now: float,
+    fills: FillView | RouteView | None,
+    crossings: CrossingView | None,
 ) -> bytes:
-    """The optional members of `data`: ages, coverage, fill."""
+    """The optional members of `data`: ages, coverage, fill, crossings."""
     ages = b',"ages":' + members.ages_json(now) if options.ages else b""
     coverage = b',"coverage":' + members.coverage_json() if options.coverage else b""
     fill = b',"fill":' + fills.json(members, now) if fills is not None else b""
-    return ages + coverage + fill
+    crossed = b',"crossings":' + crossings.json(members, now) if crossings is not None else b""
+    return ages + coverage + fill + crossed
 
 
 def _view(key: StreamKey) -> View:
@@ -328,3 +341,10 @@ def _fills(key: StreamKey) -> FillView | RouteView | None:
     if not isinstance(fees, dict):  # None: a key has the table itself
         return FillView(key.exchanges, sizes)
     return RouteView(key.exchanges, sizes, fees)
+
+
+def _crossings(key: StreamKey) -> CrossingView | None:
+    least, fees = key.options.crossings, key.options.fees
+    if least is None or not isinstance(fees, dict):
+        return None
+    return CrossingView(key.exchanges, least, fees)

@@ -756,6 +756,8 @@ class Transactions:
             "coverage": coverage,
             "next_cursor": next_cursor,
         }
+        if isinstance(run, JointRun):
+            tail["own_transfers"] = run.own_transfers()
         if query.request.verify:
             tail["verification"] = run.verification()
         return head, tail

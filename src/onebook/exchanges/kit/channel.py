@@ -55,6 +55,7 @@ class RequestRejected(Struct, frozen=True):
         repeated: The names are already subscribed, so nothing is refused.
         names: Refused names that the error lists separately.
         code: The error code, if any: see `BookChannel.too_many` and `unavailable`.
+        top: The request was for best prices, so that no book is refused.
     """
 
     words: str
@@ -63,6 +64,7 @@ class RequestRejected(Struct, frozen=True):
     repeated: bool = False
     names: Sequence[str] = ()
     code: int | str | None = None
+    top: bool = False
 
 
 class BookFrame(Struct, frozen=True):
@@ -80,13 +82,17 @@ class BookFrame(Struct, frozen=True):
 
 
 class SocketSeed(Struct, frozen=True):
-    """The whole book of an instrument, requested on the socket (`BookChannel.request`)."""
+    """The whole book of an instrument, requested on the socket (`BookChannel.request`).
+
+    With `top` it is the shallow one of `Join.shallow`.
+    """
 
     name: str
     bids: bytes
     asks: bytes
     sequence: int
     at: Moment = UNTIMED
+    top: bool = False
 
 
 class SeedRefused(Struct, frozen=True):
@@ -162,12 +168,15 @@ class FastChannel(Struct, frozen=True):
         names_per_request: Maximum number of names in a request.
         lists_all: Each subscription lists all names of the connection, because the exchange does
             not say whether it replaces the previous one.
+        after_levels: They follow the first whole book of the levels instead (`Join.shallow`), so
+            that no book waits for the requests of another one's best prices.
     """
 
     subscribe: Written
     unsubscribe: Written
     names_per_request: int = 1
     lists_all: bool = False
+    after_levels: bool = False
 
 
 class BookChannel(Struct, frozen=True):

@@ -134,7 +134,8 @@ class Engine:
         self._forget(instruments)
         requests = self._requested(self._channel.subscribe, instruments, awaited=True)
         fast = self._channel.fast
-        if requests and fast is not None and not (repeats and fast.lists_all):
+        skipped = fast is None or fast.after_levels or (repeats and fast.lists_all)
+        if requests and fast is not None and not skipped:
             requests += self._follow_tops(fast, instruments)
         if self._channel.acknowledges or not requests:
             return requests
@@ -253,7 +254,7 @@ class Engine:
                 return self._seeded(event)
             case RequestRejected() | SeedRefused() if self._is_rate_limit(event):
                 return self._slow_down(event)
-            case RequestRejected() if self._requests.is_of_tops(event.number):
+            case RequestRejected() if event.top or self._requests.is_of_tops(event.number):
                 return (Ignored(known=True, refused=short(event.words)),)
             case RequestRejected() if self._is_unavailable(event):
                 return self._postpone(event)
@@ -453,10 +454,19 @@ class SeededEngine(Engine):
         book: Join | None = self._books.trackers.get(event.name)
         if book is None:
             return EXPECTED  # since removed
-        return (
-            self._on_socket(book.seeded(event.bids, event.asks, event.sequence, event.at))
-            or EXPECTED
-        )
+        body = event.bids, event.asks, event.sequence, event.at
+        if not event.top:
+            outputs = self._on_socket(book.seeded(*body)) + self._follow_shallow(book)
+        else:
+            outputs = NOTHING if book.shallow is None else book.shallow.seeded(*body)
+        return outputs or EXPECTED
+
+    def _follow_shallow(self, book: Join) -> tuple[Output, ...]:
+        """Subscribe to the faster book of a live one, once."""
+        fast, shallow = self._channel.fast, book.shallow
+        if fast is None or shallow is None or shallow.followed or not book.live:
+            return NOTHING
+        return self._follow_tops(fast, [book.instrument]) + shallow.follow()
 
     def _seed_refused(self, event: SeedRefused) -> tuple[Output, ...]:
         named = self._named([event.name]) or self._books.named_in(event.words)

@@ -5,6 +5,7 @@
 - `WholeBooks`: each frame has the whole book.
 - `Join`: a snapshot that is requested, by REST or on the socket, joined with the deltas held back
   meanwhile.
+- `Shallow`: the best prices of a faster book of fewer levels, joined in the same way.
 - `QuietBook`: whole books on a stream that may stay silent, started and checked by REST bodies.
 
 Each turns messages of one instrument into outputs. `Trackers` holds the strategies of one
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from onebook.core import Book
 from onebook.core.types import PAIRS, LevelError, LevelShape
 from onebook.exchanges.kit.contract import (
+    NO_LEVELS,
     NOTHING,
     UNTIMED,
     Acknowledged,
@@ -28,13 +30,17 @@ from onebook.exchanges.kit.contract import (
     Moment,
     Output,
     Outputs,
+    Send,
     Snapshot,
     StreamPosition,
+    TopOfBook,
 )
 from onebook.model import Instrument
 
 HELD_MAX: Final = 1_000  # deltas that wait for a body; the oldest are dropped first
 FETCHES_MAX: Final = 5  # consecutive bodies that are too old before the book has a gap
+SHALLOW_STARTS_MAX: Final = 20  # of one shallow book on a connection, with those after a loss
+SHALLOW_WAIT: Final = 200  # deltas held for a requested shallow book before it is requested again
 COMPARED: Final = 25  # best levels a side that must be equal in a body and the stream
 
 
@@ -258,6 +264,7 @@ class Join:
             disappeared in between.
         restarts: The exchange may restart its numbers at lower ones on an open socket: a delta
             with a lower number is then a gap, after which any body is new enough.
+        shallow: A faster book of fewer levels, whose best prices are shown over this one.
     """
 
     __slots__ = (
@@ -275,6 +282,7 @@ class Join:
         "delta_shape",
         "instrument",
         "last",
+        "shallow",
         "snapshot_shape",
     )
 
@@ -288,8 +296,10 @@ class Join:
         delta_shape: LevelShape | None = None,
         exact: bool = False,
         restarts: bool = False,
+        shallow: "Shallow | None" = None,
     ) -> None:
         self.instrument = fetch.instrument
+        self.shallow = shallow
         self.snapshot_shape = snapshot_shape or shape
         self.delta_shape = delta_shape or shape
         self.last: int | None = None  # state of the book; None while a body is awaited
@@ -337,6 +347,8 @@ class Join:
         """Expect a new subscription: the stream is unproven again."""
         self._proven = False
         self._streamed = -1
+        if self.shallow is not None:
+            self.shallow.leave()
 
     @property
     def position(self) -> StreamPosition:
@@ -453,6 +465,96 @@ class Join:
             self.abandon()
             return NOTHING
         return (Gap(self.instrument, f"{FETCHES_MAX} snapshots were older than the deltas"),)
+
+
+class Shallow:
+    """The best prices of a faster book of fewer levels, a chain with the numbers of the deep one.
+
+    Its losses cost only the age of the best prices: it is requested again, a bounded number of
+    times, while the deep book stays as it is.
+
+    Args:
+        fetch: Stands for the request; `again` is sent instead.
+        again: Requests the whole shallow book on the socket.
+        levels: Levels a side that the exchange sends.
+        shape: How a level is written.
+    """
+
+    __slots__ = ("_again", "_book", "_join", "_shape", "_starts_left", "_waited", "followed")
+
+    def __init__(self, fetch: Fetch, again: Send, *, levels: int, shape: LevelShape) -> None:
+        self.followed = False  # its stream is subscribed
+        self._join = Join(fetch, exact=True, shape=shape)
+        self._again = again
+        self._shape = shape
+        self._book = Book(levels)
+        self._starts_left = SHALLOW_STARTS_MAX
+        self._waited = 0  # deltas since the last request
+
+    def follow(self) -> tuple[Output, ...]:
+        """Request the whole book: its stream has just been subscribed."""
+        self.followed = True
+        return self._start()
+
+    def leave(self) -> None:
+        """Expect a new subscription."""
+        self.followed = False
+
+    def delta(
+        self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED
+    ) -> Outputs:
+        """Apply or hold a delta; returns the best prices after it."""
+        outputs = self._join.delta(first, final, bids, asks, at)
+        if type(outputs) is Delta:  # nearly all
+            return self._applied(outputs) or self._start()
+        if outputs:
+            return self._start()  # a gap
+        if not self._join.live:
+            self._waited += 1
+            if self._waited >= SHALLOW_WAIT:
+                return self._start()
+        return NOTHING
+
+    def seeded(
+        self, bids: bytes, asks: bytes, sequence: int, at: Moment = UNTIMED
+    ) -> tuple[Output, ...]:
+        """Start at a requested book and the deltas held since; returns the best prices."""
+        best: TopOfBook | None = None
+        for output in self._join.seeded(bids, asks, sequence, at):
+            if not isinstance(output, Snapshot | Delta):  # the book was older than the deltas
+                return self._start()
+            applied = self._applied(output)
+            if applied is None:
+                return self._start()
+            best = applied
+        return NOTHING if best is None else (best,)
+
+    def _applied(self, change: Snapshot | Delta) -> TopOfBook | None:
+        """Return the best prices after a change; None if it cannot be applied."""
+        book = self._book
+        put = book.replace if type(change) is Snapshot else book.apply
+        try:
+            refused = put(change.bids, change.asks, self._shape)
+        except LevelError:
+            refused = "unreadable"
+        if refused is not None:
+            return None
+        bids, asks = book.top(1)
+        return TopOfBook(change.instrument, change.sequence, _side(bids), _side(asks), at=change.at)
+
+    def _start(self) -> tuple[Output, ...]:
+        """Request the whole book, unless it was lost too often."""
+        self._waited = 0
+        self._join.restart()
+        if not self._starts_left:
+            return NOTHING
+        self._starts_left -= 1
+        return (self._again,)
+
+
+def _side(levels: list[tuple[str, str]]) -> bytes:
+    """Return a side of at most one level as pairs."""
+    return b'[["%b","%b"]]' % tuple(text.encode() for text in levels[0]) if levels else NO_LEVELS
 
 
 class QuietBook(WholeBooks):

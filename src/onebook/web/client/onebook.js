@@ -47,7 +47,8 @@ const CLOSE_REASONS = {
   4129: "The service is full.",
   4200: "The service is restarting.",
 };
-const CHANGES = new Set(["aggregated_orderbook_delta", "best"]); // of a view that has had its first update
+const SHORT = new Set(["best", "crossing"]); // updates without levels, of `on` with `mode: "delta"`
+const CHANGES = new Set(["aggregated_orderbook_delta", "best", "crossing"]); // of a view that has had its first update
 const UPDATES = new Set(["aggregated_orderbook_update", "exchange_status", ...CHANGES]);
 
 /**
@@ -164,10 +165,18 @@ const STATS = object({
 });
 const wholeOrNull = (raw) => (raw === null ? "" : faults.whole(raw));
 const LAYER = object({ exchange: wholeOrNull, received: faults.whole });
+const CROSSING = object({
+  phase: faults.text, buy: faults.text, sell: faults.text, lasted_ms: faults.whole,
+  ...Object.fromEntries(
+    ["amount?", "buy_limit?", "sell_limit?", "gross?", "profit?", "percent?"].map((name) => [name, faults.number]),
+  ),
+  "buy_age_ms?": faults.whole, "sell_age_ms?": faults.whole,
+});
 const EXTRAS = {
   ages: objectOf(faults.whole),
   coverage: objectOf(object({ bids: faults.numberOrNull, asks: faults.numberOrNull })),
   fill: object({ buy: FILLS, sell: FILLS }),
+  crossings: list(CROSSING),
   times: object({
     merged: faults.whole, sent: faults.whole,
     exchanges: objectOf(object({ top: LAYER, depth: LAYER, offset: wholeOrNull, error: wholeOrNull })),
@@ -207,7 +216,7 @@ const best = (raw) =>
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
-  if (type === "best") {
+  if (SHORT.has(type)) {
     return object({ symbol: faults.text, "view?": faults.text, bid: best, ask: best, ...Object.fromEntries(extras) });
   }
   return object({
@@ -342,7 +351,7 @@ export class View {
       this.states = { ...this.states, [message.exchange]: message.state };
       return true;
     }
-    if (message.type === "best") return this.#takeBest(message);
+    if (SHORT.has(message.type)) return this.#takeBest(message);
     const changed = message.type === "aggregated_orderbook_delta";
     if (changed && Number(message.previous_update_number) !== this.updateNumber) return false;
     const { data } = message;
@@ -375,6 +384,7 @@ export class View {
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
+    this.crossings = (data.crossings ?? []).map(crossingOf);
     this.times = data.times ? numbersOf(data.times) : null;
   }
 
@@ -390,6 +400,12 @@ export class View {
     for (const name of Object.keys(this)) copy[name] = this[name];
     return copy;
   }
+}
+
+/** A crossing of an update; durations and ages become numbers. */
+function crossingOf(raw) {
+  const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
+  return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
 }
 
 /** The view of one book requested once. */

@@ -57,7 +57,8 @@ export class Depth {
   #mid = null; // reference of the distances
   #inks = null; // colours and font of the theme
   #range;
-  #shownMs = -Infinity;
+  #receivedMs = -Infinity; // when the newest update arrived
+  #shownMs = -Infinity; // when the update of the drawn book arrived
   #sight;
   #fingers = new Map(); // [x, y] of each finger on the chart, by pointer
   #zoom = null; // {min, max} of the visible distances; null shows the whole range
@@ -141,18 +142,19 @@ export class Depth {
   }
 
   /** Handle a change of the view. */
-  update({ bids, asks, marketStats, coverage }) {
+  update({ bids, asks, marketStats, coverage }, nowMs) {
     this.coverage = coverage;
+    this.#receivedMs = nowMs;
     if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
   }
 
   /** Draw the newest book unless it is drawn already. */
-  show(mid, nowMs) {
+  show(mid) {
     if (!this.#unread || !mid) return;
     this.#book = readBook(this.#unread);
     this.#unread = null;
     this.#mid = mid;
-    this.#shownMs = nowMs;
+    this.#shownMs = this.#receivedMs;
     this.received(this.#book, Number(this.#asked.group));
     this.#unsaid = true;
     if (this.#sight.visible || !this.#chart) this.#draw();

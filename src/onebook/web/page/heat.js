@@ -479,10 +479,11 @@ export class Heat {
     const price = (value) => fixed(value, places);
     const middle = liquidity.bin(mids.at(-1));
     const sides = { bids: [this.#lowest, middle], asks: [middle + 1, this.#lowest + this.#bins] };
+    const averages = liquidity.averages(this.#lowest, this.#bins);
     const most = Object.entries(sides).map(([side, [from, to]]) => {
       let found = { amount: 0, bin: NaN };
       for (let bin = from; bin < to; bin += 1) {
-        const amount = columns.reduce((sum, each) => sum + (liquidity.amount(each, bin) || 0), 0) / columns.length;
+        const amount = averages[bin - this.#lowest] ?? 0;
         if (amount > found.amount) found = { amount, bin };
       }
       if (!found.amount) return `no ${side} in sight`;

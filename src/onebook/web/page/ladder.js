@@ -33,6 +33,8 @@ export class Ladder {
   #count = 0;
   #sight = [0, 0]; // visible rows: start and exclusive end
   #room = 0; // pixels for exchange names
+  #placed = false; // whether nothing that `place` reads has changed
+  #scale = 0; // device pixels per CSS pixel when it was placed
   #centred = true; // the middle stays centred until the user scrolls
   #point = null; // {side, index}: the level being read out
   #pinned = false;
@@ -50,13 +52,20 @@ export class Ladder {
     this.#shares = new Shares(this.#scroller);
     this.#pointed = pointed;
     this.#listen();
-    new ResizeObserver(() => (this.#room = 0)).observe(root.querySelector("th.who"));
+    const resized = new ResizeObserver(() => {
+      this.#room = 0;
+      this.#moved();
+    });
+    for (const each of [root.querySelector("th.who"), this.#scroller, this.#middle, this.#asks.body]) resized.observe(each);
     this.recolour();
   }
 
   /** Make room for `count` levels per side and find the visible rows: everything that reads the layout. */
   place(count) {
     this.resize(count);
+    if (this.#placed && this.#scale === devicePixelRatio) return;
+    this.#placed = true;
+    this.#scale = devicePixelRatio;
     if (!this.#room) this.#measure();
     if (this.#centred) this.#centre();
     this.#sight = this.#inSight(count);
@@ -70,6 +79,7 @@ export class Ladder {
     this.#asks.resize(count);
     this.#bids.resize(count);
     this.#centred = true;
+    this.#placed = false;
     this.#sweptAt = -Infinity;
   }
 
@@ -85,6 +95,7 @@ export class Ladder {
   recolour() {
     mark(this.root, "data-picked", pickedCount() ? "yes" : "no");
     this.#room = 0;
+    this.#placed = false;
     this.#shares.repaint();
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.repaint();
   }
@@ -182,7 +193,7 @@ export class Ladder {
     const stopCentring = () => (this.#centred = false);
     for (const event of ["wheel", "touchmove"]) scroller.addEventListener(event, stopCentring, { passive: true });
     scroller.addEventListener("pointerdown", ({ target }) => target === scroller && stopCentring()); // on its scrollbar
-    scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
+    scroller.addEventListener("scroll", () => this.#moved(), { passive: true });
     scroller.addEventListener("pointerover", ({ target, pointerType }) => {
       if (pointerType === "mouse" && !this.#pinned) this.#pointAt(target);
     });
@@ -245,7 +256,9 @@ export class Ladder {
     this.#pointed(level ?? null, this.#point?.side, spoken);
   }
 
-  #redraw() {
+  /** Handle scrolling and resizing: other rows are visible. */
+  #moved() {
+    this.#placed = false;
     if (this.#drawing || !this.#shown) return;
     this.#drawing = true;
     requestAnimationFrame(() => {

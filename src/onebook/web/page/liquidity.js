@@ -184,6 +184,22 @@ export class Liquidity {
     return row >= 0 && row < ROWS ? this.#amounts[slot * ROWS + row] : NaN;
   }
 
+  /** The average amount in each of `bins` bins from `lowest` on, over the columns with a book; unknown amounts count as 0. */
+  averages(lowest, bins) {
+    const sums = new Float64Array(bins);
+    let count = 0;
+    for (let column = this.first; this.first >= 0 && column <= this.last; column += 1) {
+      if (!this.has(column)) continue;
+      count += 1;
+      const slot = column % COLUMNS;
+      const offset = slot * ROWS - this.#bases[slot];
+      const from = Math.max(lowest, this.bin(this.#lows[slot]), this.#bases[slot]);
+      const to = Math.min(lowest + bins - 1, this.bin(this.#highs[slot]), this.#bases[slot] + ROWS - 1);
+      for (let bin = from; bin <= to; bin += 1) sums[bin - lowest] += this.#amounts[offset + bin];
+    }
+    return sums.map((sum) => sum / count);
+  }
+
   /** Whether the amount in a bin is a lower bound, because some exchange's book is not known there. */
   least(column, bin) {
     const slot = column % COLUMNS;

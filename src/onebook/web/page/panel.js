@@ -31,6 +31,8 @@ export class Panel {
   #site;
   #unread = null; // the newest update since the last drawing
   #book = null; // the drawn book
+  #readMs = 0; // when it was read: the time of its points in charts, even after a sleep between two frames
+  #undrawn = false; // whether the charts do not have it yet
   #left = [];
   #places = new Places(); // for exact prices beside a binned ladder
   #updatedAt = 0;
@@ -230,7 +232,7 @@ export class Panel {
 
   /** Handle an update of the depth chart's view. */
   deepen(view) {
-    this.depth.update(view);
+    this.depth.update(view, now());
     this.draw();
   }
 
@@ -287,51 +289,65 @@ export class Panel {
     drawSoon(this);
   }
 
-  /** Read the newest update, draw charts and find the visible rows. */
+  /** Read the newest update and find the visible rows. */
   measure(nowMs) {
-    const fresh = this.#unread !== null;
-    if (fresh) this.#read(nowMs);
-    if (!this.#book) return;
-    this.ladder.place(this.#site.options().depth);
-    if (!this.#withdrawn) this.depth.show(this.#book.stats.mid_price, nowMs);
-    if (!fresh) return;
-    this.history.add(this.#book.stats, nowMs);
-    this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
+    if (this.#unread) this.#read(nowMs);
+    if (this.#book) this.ladder.place(this.#site.options().depth);
   }
 
   #read(nowMs) {
     const book = (this.#book = readBook(this.#unread));
     this.#left = this.#unread.staleExchanges;
     this.#unread = null;
+    this.#undrawn = true;
+    this.#readMs = nowMs;
     const { mid_price: mid, spread_percent: spread } = book.stats;
     const best = () => (book.binned ? undefined : (crossings(book, this.#site.feeOf)[0] ?? null)); // bins hide them
     this.#site.check(this.subscribed, { live: this.#live, mid, spread, left: this.#left, best }, nowMs);
   }
 
-  /** Write the differences. */
-  write(nowMs) {
+  /** Write the differences in the ladder and the prices. */
+  drawBook(nowMs) {
     const book = this.#book;
     if (!book) return;
-    const { stats } = book;
     this.ladder.show(book, nowMs);
     if (this.#withdrawn) return;
+    const { stats } = book;
     const price = this.#pricer(book, nowMs);
+    this.#write(".mid", price(stats.mid_price, 1));
+    this.#write(".best-bid", price(stats.best_bid));
+    this.#write(".best-ask", price(stats.best_ask));
+    this.#write(".spread", spreadText(stats, price));
+    hide(this.find(".crossed"), !stats.crossed);
+  }
+
+  /** Write the differences in the other cards. */
+  drawCards(nowMs) {
+    const book = this.#book;
+    if (!book || this.#withdrawn) return;
+    const price = this.#pricer(book, nowMs);
+    if (this.#undrawn) this.history.add(book.stats, this.#readMs);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
     this.crossed.write(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
-    this.depth.write();
-    this.#write(".mid", price(stats.mid_price, 1));
-    this.#write(".best-bid", price(stats.best_bid));
-    this.#write(".best-ask", price(stats.best_ask));
-    this.#write(".spread", spreadText(stats, price));
     const { depth } = this.#site.options();
     this.#tilt(imbalance(book, depth));
     this.#write(".imbalance-of", depth);
-    hide(this.find(".crossed"), !stats.crossed);
-    if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
+    if (this.find(".group").length === 1) this.#listSteps(book.stats.mid_price);
+  }
+
+  /** Draw the heat map and the depth chart. */
+  drawCharts() {
+    const book = this.#book;
+    if (!book || this.#withdrawn) return;
+    this.depth.show(book.stats.mid_price);
+    this.depth.write();
+    if (!this.#undrawn) return;
+    this.#undrawn = false;
+    this.heat.add(book, this.#left, this.#readMs, book.binned ? Number(this.wanted.group) : 0);
   }
 
   /** Format prices as in the ladder, except for a binned ladder, which has fewer decimals. */
@@ -384,10 +400,10 @@ export class Panel {
     mark(this.element, "data-live", shown && (live || ageMs < (this.#busy ? Infinity : GREY_MS)) ? "yes" : "no");
     mark(this.element, "data-old", live ? "no" : "yes");
     hide(this.find(".old"), live || !this.#updatedAt);
-    const slow = this.#linked && silentMs < this.#lateMs;
+    const slow = this.#linked && (silentMs < this.#lateMs || silentMs < OLD_MS);
     const lost = !this.#linked && silentMs < OLD_MS;
     const silence = lost ? "Connection lost" : `No update for ${age(silentMs)}`;
-    if (!live) this.#write(".old", slow ? `Updates arrive ${age(this.#lateMs)} late` : silence);
+    if (!live) this.#write(".old", slow ? `Updates arrive ${(this.#lateMs < OLD_MS ? quoteAge : age)(this.#lateMs)} late` : silence);
   }
 
   /** Show no price, cost, crossing or exchange as live, or show all of them again. */

@@ -47,8 +47,8 @@ export class Shares {
 
   /** Handle changed colours: the next drawing draws everything. */
   repaint() {
-    this.#place = "";
     this.#inks.clear();
+    for (const row of this.#drawn.keys()) this.#drawn.set(row, null);
   }
 
   #ink(name) {
@@ -58,8 +58,8 @@ export class Shares {
 
   /** Draw [exchange, amount] pairs in a row: the picked ones from the left, then the sum of all others. */
   show(row, shares) {
-    const before = this.#drawn.get(row) ?? [];
-    if (same(before, shares)) return;
+    const before = this.#drawn.has(row) ? this.#drawn.get(row) : [];
+    if (before && same(before, shares)) return;
     this.#drawn.set(row, shares);
     const context = this.#context;
     context.setTransform(this.#scale, 0, 0, this.#scale, 0, this.#tops.get(row) * this.#scale);

@@ -8,7 +8,7 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import Any
 
-from transactions.oracle.rows import CANCELLED, DAY_MS, Amount, Expected, RandomRows, Row
+from transactions.oracle.rows import CANCELLED, DAY_MS, Amount, Expected, RandomRows, Row, Sent
 
 KEPT_DAYS = 80  # of trading bills that every reading of "three months" keeps
 PAIRS = {
@@ -260,6 +260,28 @@ class RandomOkx(RandomRows):
         self.funding(at_ms, "2", ccy, -amount - fee)
         self.funding(at_ms + self.random.choice((5, DAY_MS)), "13", ccy, amount + fee)
         self.expect("withdrawals", "withdrawal", status=CANCELLED)
+
+    def send(self, *, stated: bool) -> Sent:
+        """A withdrawal to another account of the owner, with its transaction or without."""
+        at_ms, ccy, amount, fee = self._withdrawal("2")
+        self.funding(at_ms, "2", ccy, -amount - fee)
+        self.expect("withdrawals", "withdrawal", sent=(ccy, amount), fees=[(ccy, fee)])
+        row = self.rows["withdrawals"][-1]
+        sent = Sent(ccy, amount, at_ms, row["txId"], row["to"])
+        if not stated:
+            row["txId"] = ""
+        return sent
+
+    def receive(self, sent: Sent) -> None:
+        """A deposit from another account of the owner."""
+        at_ms = sent.at_ms + self.random.randrange(60_000, 3_600_000)
+        self.rows["deposits"].append({
+            "ccy": sent.coin, "chain": f"{sent.coin}-Bitcoin", "amt": self.shown(sent.amount),
+            "from": "", "to": sent.address, "txId": sent.tx_hash, "ts": str(at_ms), "state": "2",
+            "depId": self.number_text(), "fromWdId": "", "actualDepBlkConfirm": "2",
+        })  # fmt: skip
+        self.funding(at_ms, "1", sent.coin, sent.amount)
+        self.expect("deposits", "deposit", received=(sent.coin, sent.amount))
 
     def unlisted(self) -> None:
         """Money from a bank, which no list has."""
