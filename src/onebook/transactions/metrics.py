@@ -62,7 +62,7 @@ EXPORTS: Final = Counter(
 )
 EXPORT_BYTES: Final = Gauge(
     "onebook_transactions_export_bytes",
-    "Size of the directory of exports when one was last stored.",
+    "Size of the directory of exports after the last download.",
 )
 
 REFUSED: Final = Counter(
