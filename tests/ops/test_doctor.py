@@ -19,6 +19,7 @@ from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.commands import app as commands
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import Settings
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -35,6 +36,8 @@ from onebook.ops.doctor import (
     skew_s,
 )
 from onebook.store import AuditedChange, Store
+from onebook.transactions.collected import CollectedIdentity, Collection
+from onebook.transactions.collector import CollectedAccount
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 
@@ -102,6 +105,42 @@ async def test_secrets_that_do_not_belong_to_the_database_are_found(tmp_path: Pa
         ("pepper", Severity.FAULT),
         ("master key", Severity.FAULT),
     ]
+
+
+async def test_what_is_wrong_with_a_collection_is_found(tmp_path: Path) -> None:
+    tables = {"collect_every": 3_600, "master_key_file": str(tmp_path / "master_key")}
+    settings = settings_in(tmp_path, transactions=tables)
+    await made(settings)
+    account = CollectedAccount.of("bybit")
+    late = ("collection", Severity.WARNING)
+    assert bad(await database_findings(settings)) == [late]  # never collected
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    async with Store(settings.store.url) as store:
+        vault = Vault(store.credentials, master_keys(settings.transactions))
+        collection = Collection(store.collected, vault)
+
+        async def told(**facts: str) -> list[str]:
+            for name, value in facts.items():
+                await store.facts.put(getattr(account, name), value)
+            found = await database_findings(settings)
+            return [each.message for each in found if each.check == "collection"]
+
+        (fresh,) = await told(fact=str(now_ms - 3 * 3_600_000 + 60_000))
+        assert fresh.startswith("bybit (mainnet) was collected 2:59:")
+        assert (late in bad(await database_findings(settings))) is False
+        (old,) = await told(fact=str(now_ms - 4 * 3_600_000))
+        assert "was collected 4:00:" in old
+        assert "collect_every is 3600 s" in old
+        (failed,) = await told(problem_fact="The exchange refused.")
+        assert failed.endswith("was not whole: The exchange refused.")
+        await told(problem_fact="", fact=str(now_ms))
+        doubtful = CollectedIdentity("key", doubtful=True)
+        await collection.keep_identity(*account.place, doubtful)
+        _, replaced = await told()
+        assert "API key of bybit (mainnet) was replaced" in replaced
+        await vault.make_data_key("collected transactions")
+    (tmp_path / "master_key").unlink()
+    assert ("collection", Severity.FAULT) in bad(await database_findings(settings))
 
 
 def test_what_others_can_read_or_write_is_found(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def doing(
     """Text of the progress bar; shows when the fetch waits for an export or a rate limit."""
     if exports:
         newest = exports[0]
-        text = f"waiting for {newest.exchange}'s export of {newest.name}"
+        text = f"waiting for {newest.display}'s export of {newest.name}"
         if newest.requested_at is not None:
             now_ms = SYSTEM_CLOCK.wall_ms() if now_ms is None else now_ms
             minutes = max(0, now_ms - newest.requested_at) // MINUTE_MS

@@ -803,6 +803,16 @@ class ValidationResponse(
     timestamp: ActionTimestamp
 
 
+class AwaitedExport(Struct, forbid_unknown_fields=True):
+    """An export that the exchange makes on request, and that is not there yet."""
+
+    exchange: Exchange
+    name: Annotated[str, about("What is exported.", "2024 Q1")]
+    requested_at: Annotated[
+        int | None, about("When it was requested, Unix ms; null: not yet.", 1_700_299_000_000)
+    ]
+
+
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
     """Progress of a transaction subscription."""
 
@@ -813,6 +823,10 @@ class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fie
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
     timestamp: ActionTimestamp
+    exports: Annotated[
+        list[AwaitedExport] | UnsetType,
+        about("Exports that the exchange is making; the answer lacks what is in them."),
+    ] = UNSET
 
 
 class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fields=True):
