@@ -44,6 +44,18 @@ MUTATIONS: Final = {
         "self.bytes_max = limits.frame_bytes_max",
         "test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default",
     ),
+    "refused_best_prices": Mutation(
+        "a2578bd",
+        "return (SlowDown(short(event.words)), *again)",
+        "return (SlowDown(short(event.words)),)",
+        "test_a_request_that_is_refused_for_its_rate_is_repeated",
+    ),
+    "nobody_asks_the_time": Mutation(
+        "dc25bd4",
+        "        self._follow_clock(exchange)\n",
+        "",
+        "test_the_error_of_the_offset_of_a_followed_book_becomes_a_number",
+    ),
     "late_frame_of_a_removed_book": Mutation(
         "616e249",
         "late = error is None or name in self._books.trackers.left",
