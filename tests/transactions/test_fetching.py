@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from client.place import ACCOUNT, Place, place
 from onebook.cli.commands import app
-from onebook.cli.fetching import FetchOutcome, Wanted, all_kept, fetch_here, fetch_there
+from onebook.cli.fetching import FetchOutcome, FetchRequest, all_kept, fetch_here, fetch_there
 from onebook.client import Refused, Unavailable
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import SimulatedKey
@@ -21,9 +21,9 @@ from onebook.transactions.export import FORMS
 from transactions.exporting import needed
 
 
-def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wanted:
+def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> FetchRequest:
     now_ms = time.time_ns() // 1_000_000
-    return Wanted(
+    return FetchRequest(
         exchange="bybit",
         types=list(types),
         testnet=False,
@@ -35,7 +35,7 @@ def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wa
     )
 
 
-async def both(rig: Place, one: Wanted) -> tuple[FetchOutcome, bytes, FetchOutcome, bytes]:
+async def both(rig: Place, one: FetchRequest) -> tuple[FetchOutcome, bytes, FetchOutcome, bytes]:
     here = await fetch_here(one, None)
     first = one.output.read_bytes()
     one.output.unlink()

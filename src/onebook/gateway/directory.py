@@ -22,7 +22,7 @@ from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
 
-KEPT_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
+CACHE_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
 SIMILAR_MAX: Final = 12  # candidates; the requested exchanges may not trade all of them
 ACTIVE: Final = "active"
@@ -50,7 +50,7 @@ class GatewaySupervisor(BookSupervisor, Protocol):
 
 
 class Directory:
-    """Lists of exchanges and pairs for clients; long lists are encoded at most once in `KEPT_S`.
+    """Lists of exchanges and pairs for clients; long lists are encoded at most once in `CACHE_S`.
 
     Args:
         catalogue: The instruments of all exchanges.
@@ -120,7 +120,7 @@ class Directory:
         """Return the `data` of a `pairs_data` message, for one exchange or for all."""
         now = self._monotonic()
         kept_at, data = self._kept.get(exchange, (float("-inf"), b""))
-        if now - kept_at > KEPT_S:
+        if now - kept_at > CACHE_S:
             data = _encode(self._one(exchange) if exchange is not None else self._all())
             self._kept[exchange] = now, data
         return data
