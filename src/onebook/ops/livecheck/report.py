@@ -116,7 +116,8 @@ class FindingKind(StrEnum):
     TOPS_MISSING = (
         "tops_missing",
         Grade.WARNING,
-        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+        "No best prices of the fast channel were shown: none arrived, or their numbers did not "
+        "match.",
     )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
