@@ -471,7 +471,7 @@ async def collect_here(
 async def forget_here(
     account: str, before_ms: int | None, *, testnet: bool, demo: bool, config: Path | None
 ) -> "Forgotten":
-    """Delete what was collected of an account."""
+    """Delete the collected records of an account."""
     with require_server("transactions forget"):
         from onebook.cli.credentials import exchange_service, open_vault
         from onebook.transactions.collector import CollectedAccount, Collector

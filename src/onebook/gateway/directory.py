@@ -197,10 +197,10 @@ def stream_key(
 
 
 def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
-    """Return the table that a client sent or named, by our names of the exchanges.
+    """Return the client's table of fees, sent or named, by our exchange names.
 
     Raises:
-        CommandRefused: A fee is invalid, the name of an exchange unknown, or the key has no table.
+        CommandRefused: A fee is invalid, an exchange is unknown, or the key has no table.
     """
     if isinstance(fees, str):
         if not key_fees:
@@ -383,10 +383,10 @@ def _without_zeros(number: Decimal) -> str:
 
 
 def _least_profit(percent: str) -> str:
-    """Return a least profit in percent in canonical form.
+    """Return a minimum profit in percent in canonical form.
 
     Raises:
-        CommandRefused: It is negative, or no decimal number within the limits of fees.
+        CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
         shortest = fee_text(percent)

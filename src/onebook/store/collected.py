@@ -172,7 +172,7 @@ class CollectedStore:
         return None if row is None else row.at_ms
 
     async def ids(self, list_id: int, before_ms: int, limit: int) -> list[str]:
-        """Ids of some records of a list that are older than a time."""
+        """Return ids of records of a list that are older than a time."""
         table = collected_records
         older = and_(table.c.list_id == list_id, table.c.at_ms < before_ms)
         rows = await self.database.rows(select(table.c.record_id).where(older).limit(limit))
@@ -180,7 +180,7 @@ class CollectedStore:
 
     @uninterrupted
     async def delete_records(self, lease: Lease, list_id: int, record_ids: Collection[str]) -> int:
-        """Delete records of a list; return how many there were.
+        """Delete records of a list; return their number.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -200,7 +200,7 @@ class CollectedStore:
     async def replace_ranges(
         self, lease: Lease, list_ids: Collection[int], covered: RangeRow
     ) -> None:
-        """Put a range in place of what parts of lists cover there.
+        """Replace the coverage of parts of lists in a range.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -212,7 +212,7 @@ class CollectedStore:
 
     @uninterrupted
     async def delete_lists(self, lease: Lease, list_ids: Collection[int]) -> None:
-        """Delete lists without records, and what they cover.
+        """Delete lists without records, and their ranges.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -226,7 +226,7 @@ class CollectedStore:
     async def delete_readings(
         self, lease: Lease, account: str, environment: str, before_ms: int
     ) -> int:
-        """Delete readings of the holdings that are older than a time; return how many.
+        """Delete readings of the holdings older than a time; return their number.
 
         Raises:
             LeaseLost: Another process collects this account.

@@ -25,7 +25,7 @@ class LeaseLost(OnebookError):
 
 
 class LeaseStore:
-    """Leases of this database."""
+    """The leases of a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

@@ -243,7 +243,7 @@ def _step(market: Mapping[str, Any], column: str, counting: int, plain: Write) -
 
 
 def _least(market: Mapping[str, Any], column: str, plain: Write) -> str:
-    """Return ccxt's minimum of an order's amount or cost, "" if it knows none."""
+    """Return ccxt's minimum amount or cost of an order; "" if unknown."""
     least = market.get("limits", {}).get(column, {}).get("min")
     return "" if least is None else plain(least)
 
