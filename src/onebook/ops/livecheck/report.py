@@ -116,7 +116,8 @@ class FindingKind(StrEnum):
     TOPS_MISSING = (
         "tops_missing",
         Grade.WARNING,
-        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+        "No best prices of the fast channel were shown: none arrived, or their numbers did not "
+        "match.",
     )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
@@ -167,9 +168,10 @@ class FastPrices(Struct, frozen=True):
 
     Args:
         shown: How often they were shown over the levels.
-        equal: Checks of both channels at the same number that agreed; always 0 if the exchange
-            orders them by time, because equal times prove nothing.
-        mismatches: Checks that did not agree.
+        equal: Checks of both channels at the same number that agreed; at the same time if the
+            exchange orders them by time.
+        mismatches: Checks that did not agree. At the same time both may be of different states,
+            which is no fault.
         books_off: Books that ended ignoring them, after two mismatches or because of other numbers.
         lead_ms: Median time from new best prices to the levels that include them; None if unknown.
         lead_p90_ms: The 90th percentile of these times.
