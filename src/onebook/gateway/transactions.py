@@ -174,7 +174,7 @@ class ActionRunner:
 
         answer = await self._transactions.fetch(query, key_id=key_id, on_batch=received)
         send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
-        found = json.decode(answer, type=_Outcome)
+        found = json.decode(answer, type=_AnswerEnd)
         listener.covered(found.coverage)
         done = TransactionComplete(
             exchange=query.name,
@@ -256,7 +256,7 @@ _HANDLERS: Final[dict[type, Handler | None]] = {
 }
 
 
-class _Reach(Struct, rename={"from_ms": "from"}):
+class _CoverageOfType(Struct, rename={"from_ms": "from"}):
     """Start of the range read for one type."""
 
     transaction_type: str
@@ -264,13 +264,13 @@ class _Reach(Struct, rename={"from_ms": "from"}):
     account: str = ""
 
 
-class _Outcome(Struct):
+class _AnswerEnd(Struct):
     """Fields of an answer that decide how to continue."""
 
     total_transactions: int
     partial: bool
     next_cursor: str | None
-    coverage: list[_Reach]
+    coverage: list[_CoverageOfType]
 
 
 class _LiveListener:
@@ -301,7 +301,7 @@ class _LiveListener:
                 if record.account is not None and record.account.name == each.query.name:
                     each.note(record)
 
-    def covered(self, coverage: list[_Reach]) -> None:
+    def covered(self, coverage: list[_CoverageOfType]) -> None:
         """Record how far back the history reaches."""
         for entry in coverage:
             for each in self.subscriptions:

@@ -60,7 +60,7 @@ OTHERS_WRITE: Final = 0o022
 # Packages whose versions are useful in bug reports.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
-COLLECTIONS_LATE: Final = 3  # intervals without a collection; the alert has the same
+COLLECTIONS_LATE: Final = 3  # intervals without a collection, as in the alert
 KEY_ADVICE: Final = "Restore the master key from the backup of this database."
 SLOW_S: Final = 0.25  # if a write takes longer, usage is also written to the usage file
 
@@ -224,7 +224,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 
 
 def _exports(settings: Settings) -> Iterator[Finding]:
-    """The directory of exports that exchanges make on request, unless there is none."""
+    """Check the directory of exports, if there are any."""
     ours = settings.transactions
     files = ExportFiles(ours.exports_dir, bytes_max=ours.exports_bytes_max, days=ours.exports_days)
     used = files.used_bytes()
@@ -476,7 +476,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
 
 
 async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    """Check that what is collected of the exchange accounts can be read, and is recent."""
+    """Check that the collected records can be read and are recent."""
     ours = settings.transactions
     collection = Collection(store.collected, Vault(store.credentials, master_keys(ours)))
     try:
@@ -509,10 +509,10 @@ async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIt
         if identity is not None and identity.doubtful:
             yield warning(
                 "collection",
-                f"The API key of {name} was replaced, and the exchange does not say whose account "
-                "it is of.",
-                "If it is another account, store it under a name of its own, and delete what was "
-                f"collected: onebook transactions forget {row.exchange}",
+                f"The API key of {name} was replaced, and the exchange does not say to which "
+                "account it belongs.",
+                "If it belongs to another account, store it under another name, and delete the "
+                f"collected records: onebook transactions forget {row.exchange}",
             )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import json
 from sqlalchemy import select, update
 
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.rows import ExportJobRow
 from onebook.store.tables import budgets, export_jobs
 
@@ -43,7 +43,7 @@ class ExportStore:
         found = await self.jobs(exchange, environment, owner)
         return next((each for each in found if each.name == name), None)
 
-    @whole
+    @uninterrupted
     async def put(self, job: ExportJobRow) -> None:
         """Write the state of a job."""
         values = columns_of(job)
@@ -53,7 +53,7 @@ class ExportStore:
         async with self.database.writing() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=key, set_=values))
 
-    @whole
+    @uninterrupted
     async def spend(self, name: str, *, units: int, period_ms: int, now_ms: int) -> int | None:
         """Use one unit of a budget with a limit per period.
 

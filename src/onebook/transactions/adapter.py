@@ -33,7 +33,7 @@ class FailureReason(StrEnum):
     EXPORT_PENDING = "export_pending"  # the exchange is making it
     EXPORT_FAILED = "export_failed"
     EXPORTS_FULL = "export_directory_full"
-    COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
+    COLLECTION_UNREADABLE = "collection_unreadable"  # the stored records cannot be decrypted
 
 
 class SourceFailed(Exception):

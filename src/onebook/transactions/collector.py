@@ -264,11 +264,11 @@ class Collector:
         """Read the new records and the gaps of an account.
 
         Raises:
-            CollectionBusy: Another process does.
-            CollectionFull: It has as many records as it may.
+            CollectionBusy: Another process is collecting the account.
+            CollectionFull: The account has reached its maximum number of records.
             AnotherAccount: The credentials are of another account than what is stored.
-            LeaseLost: Another process has taken over, because this one was stopped for too long.
-            ConfigError: The master key of the sealed records is not here.
+            LeaseLost: Another process took over because this one was stopped for too long.
+            ConfigError: The master key of the sealed records is missing.
             InvalidRequest, ServiceUnavailable: There are no credentials.
         """
         exchange = account.name.exchange
@@ -343,7 +343,7 @@ class Collector:
             lists = await store.lists(name, environment)
             parts = [each.list_id for each in lists if "/" in each.name]
             if before_ms is not None and before_ms > 0:
-                # First, so that nothing is believed covered that is deleted.
+                # First, so that deleted records never count as covered.
                 gone = RangeRow(0, before_ms - 1, FORGOTTEN)
                 await store.replace_ranges(lease(), parts, gone)
             count = 0
@@ -373,7 +373,7 @@ class Collector:
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            with suppress(DatabaseUnavailable):  # then it ends by itself
+            with suppress(DatabaseUnavailable):  # then the lease expires
                 await self._leases.release(self.lease(account))
 
     async def _renew(self, account: CollectedAccount) -> None:
@@ -458,7 +458,7 @@ class AccountCollection:
         for _ in range(GAPS_MAX):
             found = (await self._stored())[name]
             todo = self._gaps_of(found, sources)
-            if not tried and found.settled_ms is not None:  # the newest is read again
+            if not tried and found.settled_ms is not None:  # read the newest part again
                 oldest_ms = min(self._oldest_ms(each, found) for each in sources)
                 newest_ms = max(found.settled_ms, oldest_ms)
                 older = [(gap.from_ms, min(gap.to_ms, newest_ms - 1)) for gap in todo]

@@ -396,7 +396,7 @@ class ExportJobs:
         try:
             return await asyncio.to_thread(self.files.open, path, await self._key())
         except ExportFileError as error:
-            log.warning("%s is damaged and is downloaded again: %s", path, error)
+            log.warning("%s is damaged and will be downloaded again: %s", path, error)
             path.unlink(missing_ok=True)
             return None
 

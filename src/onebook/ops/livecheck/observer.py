@@ -61,7 +61,7 @@ Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
 
 
 class Ahead(NamedTuple):
-    """New best prices that the levels have not reached: their number and their arrival."""
+    """A top that the depth has not reached yet: its number and time of arrival."""
 
     number: int
     at: float
@@ -87,8 +87,8 @@ class FollowedBook(Struct, eq=False):
     wants_body: bool = False
     before: tuple[float, Levels] | None = None  # the book before its second subscription
     resubscribed: bool = False
-    best: TopOfBook | None = None  # the newest of the fast channel
-    tied: TopOfBook | None = None  # best prices of the time of the last levels
+    best: TopOfBook | None = None  # newest top of the fast channel
+    tied: TopOfBook | None = None  # top of the same time as the last levels
     ahead: deque[Ahead] = field(default_factory=lambda: deque(maxlen=AHEAD_MAX))
 
 
@@ -316,7 +316,7 @@ class Observer:
             book.ahead.append(Ahead(top.sequence, now))
 
     def _reached(self, book: FollowedBook, levels: Snapshot | Delta, now: float) -> None:
-        """Measure how much earlier the newest best prices up to these levels were known."""
+        """Measure the lead of the newest top that these levels include."""
         self._compare_tied(book)
         best, number = book.best, levels.sequence
         if best is not None and _same_time(best, levels):
