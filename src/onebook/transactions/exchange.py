@@ -41,7 +41,7 @@ from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.record import TradedMarket
 
 STREAM: Final = "stream"  # the name of its host in the settings
-FILES: Final = "files"  # that of the host of its exports
+FILES: Final = "files"  # the name of the host of its exports
 
 Ask = Callable[[Call], Awaitable[Reply]]
 

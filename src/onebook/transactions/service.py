@@ -415,8 +415,8 @@ class Transactions:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
                 credentials.
             RateLimitExceeded: The key has reached its limit of concurrent requests.
-            ServiceUnavailable: There are no credentials, or those of another account than what was
-                collected, or too many requests are running.
+            ServiceUnavailable: There are no credentials, or they belong to another account than the
+                collected one, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
         accounts = []

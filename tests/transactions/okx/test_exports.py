@@ -17,9 +17,10 @@ from onebook.store import Store
 from onebook.transactions.export_files import SEALED
 from onebook.transactions.export_jobs import GIVE_UP_MS, RETRY_MS
 from onebook.transactions.okx import OKX
+from onebook.transactions.request import TransactionsRequest
 from transactions.accounting import by_currency, summed
 from transactions.bybit_support import NOW_MS
-from transactions.okx.exporting import EXPORT_PATH, ExportService, ExportWorld
+from transactions.okx.exporting import EXPORT_PATH, HISTORY, ExportService, ExportWorld
 from transactions.okx.test_accounts import held
 
 EVERYTHING = OKX.entry.types
@@ -340,6 +341,33 @@ async def test_a_small_answer_of_new_records_requests_no_export(world: ExportWor
         assert len(records) == 20
         await here.ask(*EVERYTHING, start_time=NOW_MS - 30 * DAY_MS)
     assert not [each for each in world.api.requests if each.url.path == EXPORT_PATH]
+
+
+async def test_a_command_waits_and_shows_for_what(store: Store, tmp_path: Path) -> None:
+    world = ExportWorld(store, tmp_path / "exports", files={"making_s": 2 * HOUR_S})
+    async with world.service() as here:
+        ask = TransactionsRequest(
+            exchange="okx", transaction_types=list(EVERYTHING), start_time=HISTORY.from_ms
+        )
+        query = await here.service.prepare(ask, key_id="operator", streamed=True)
+        waited: set[tuple[str, bool]] = set()
+
+        async with here.service.run(query, key_id="operator", patient=True) as run:
+
+            async def look() -> None:
+                while True:
+                    waited.update((e.name, e.requested_at is not None) for e in run.exports)
+                    await asyncio.sleep(0)
+
+            looking = asyncio.create_task(look())
+            async for _ in run.records(30 * DAY_S):
+                pass
+            looking.cancel()
+            assert run.exports == []
+            assert run.errors() == []
+            assert all(each.complete for each in run.coverage())
+        assert ("2025 Q3", True) in waited
+        assert len({name for name, _ in waited}) == QUARTERS
 
 
 async def test_pages_say_what_they_lack(world: ExportWorld) -> None:
