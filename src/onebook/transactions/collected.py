@@ -37,6 +37,7 @@ from onebook.transactions.adapter import (
     Window,
 )
 from onebook.transactions.credentials import NONCE_BYTES, Vault
+from onebook.transactions.metrics import COLLECTION_UNREADABLE
 from onebook.transactions.reconciliation import HoldingsReading
 from onebook.transactions.record import Record, Status, encode
 from onebook.transactions.windows import floor_ms
@@ -54,8 +55,8 @@ WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
 HOLDINGS: Final = "holdings"
 FORGET_ROWS: Final = 5_000  # deleted in one transaction
-READINGS_MAX: Final = 800  # of one verification: a month of hourly ones
-DAMAGED: Final = "A collected record is damaged, or its data key is not here."
+READINGS_MAX: Final = 800  # per verification: a month of hourly ones
+DAMAGED: Final = "A collected record is damaged, or its data key is missing."
 _decoder = json.Decoder(Record, float_hook=Decimal)
 _reading = json.Decoder(list[Record], float_hook=Decimal)
 
@@ -207,6 +208,7 @@ class Seal:
 
 def unreadable(why: str = DAMAGED) -> SourceFailed:
     """The failure of a collection that cannot be decrypted."""
+    COLLECTION_UNREADABLE.inc()
     return SourceFailed(FailureReason.COLLECTION_UNREADABLE, why)
 
 
@@ -381,12 +383,12 @@ def from_store(source: Source) -> Source:
 
 
 class CollectedIdentity(Struct, frozen=True):
-    """Whose account is collected under a name.
+    """The account that is collected under a name.
 
     Args:
-        key: Fingerprint of the API key that it was read with last.
-        owner: The exchange's id of the account; "" if the exchange gives none.
-        doubtful: Whether the key was replaced, and nothing shows that it is of the same account.
+        key: Fingerprint of the API key that read it last.
+        owner: The exchange's id of the account; "" if the exchange states none.
+        doubtful: Whether the key was replaced without evidence that the account is the same.
     """
 
     key: str
@@ -399,7 +401,7 @@ class CollectedIdentity(Struct, frozen=True):
 
 
 def fingerprint(api_key: str) -> str:
-    """What tells one API key from another, and does not contain it."""
+    """A digest that identifies an API key without revealing it."""
     return hashlib.blake2b(api_key.encode(), digest_size=16, person=b"onebook key").hexdigest()
 
 
@@ -430,10 +432,18 @@ class Collection:
             key = await self._vault.data_key(DATA_KEY)
         return Seal(str(account), environment.value, key)
 
+    async def readable(self) -> None:
+        """Check that the data key of sealed records can be opened, if there is one.
+
+        Raises:
+            ConfigError: Its master key is not here.
+        """
+        await self._vault.data_key(DATA_KEY)
+
     async def identity(
         self, account: AccountName, environment: Environment
     ) -> CollectedIdentity | None:
-        """Whose account is collected under a name; None before the first collection."""
+        """The account that is collected under a name; None before the first collection."""
         kept = await self.facts.get(identity_fact(account, environment))
         return None if kept is None else json.decode(kept, type=CollectedIdentity)
 
