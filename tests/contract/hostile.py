@@ -111,7 +111,7 @@ def as_sent(text: bytes, sent: bytes) -> bytes | None:
         return text
     if sent[2:4] in SBE:
         try:
-            return sbe_schema.encoded(_in_mantissas(json.loads(text)))
+            return sbe_schema.encoded(_in_mantissas(json.loads(text, parse_float=Decimal)))
         except (ValueError, TypeError, ArithmeticError, struct.error, KeyError):
             return None
     try:
