@@ -50,6 +50,7 @@ from onebook.transactions.adapter import Environment
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import CollectedAccount
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.export_files import NEARLY_FULL, ExportFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 FREE_BYTES_MIN: Final = 1 << 30
@@ -59,7 +60,7 @@ OTHERS_WRITE: Final = 0o022
 # Packages whose versions are useful in bug reports.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
-COLLECTIONS_LATE: Final = 3  # intervals without a collection; the alert has the same
+COLLECTIONS_LATE: Final = 3  # intervals without a collection, as in the alert
 KEY_ADVICE: Final = "Restore the master key from the backup of this database."
 SLOW_S: Final = 0.25  # if a write takes longer, usage is also written to the usage file
 
@@ -119,6 +120,7 @@ def local_findings(settings: Settings, faults: list[str], file: Path | None) -> 
     yield from _secrets(settings)
     yield from _folders(settings)
     yield from _usage_files(settings)
+    yield from _exports(settings)
     yield from _files_limit(settings)
     yield from _certificate(settings)
     yield from _exposure(settings)
@@ -219,6 +221,25 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     for folder in sorted(folders):
         yield from _folder(folder)
         yield from _abandoned(folder)
+
+
+def _exports(settings: Settings) -> Iterator[Finding]:
+    """Check the directory of exports, if there are any."""
+    ours = settings.transactions
+    files = ExportFiles(ours.exports_dir, bytes_max=ours.exports_bytes_max, days=ours.exports_days)
+    used = files.used_bytes()
+    if not used:
+        return
+    room = f"{used >> 20:,} of {files.bytes_max >> 20:,} MB of exports are in {files.folder}."
+    if used >= files.bytes_max * NEARLY_FULL:
+        yield warning(
+            "exports",
+            f"{room} Further exports will be refused.",
+            "Raise transactions.exports_bytes_max, or delete files there: they can be requested "
+            "again.",
+        )
+    else:
+        yield ok("exports", room)
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
@@ -455,7 +476,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
 
 
 async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    """Check that what is collected of the exchange accounts can be read, and is recent."""
+    """Check that the collected records can be read and are recent."""
     ours = settings.transactions
     collection = Collection(store.collected, Vault(store.credentials, master_keys(ours)))
     try:
@@ -488,10 +509,10 @@ async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIt
         if identity is not None and identity.doubtful:
             yield warning(
                 "collection",
-                f"The API key of {name} was replaced, and the exchange does not say whose account "
-                "it is of.",
-                "If it is another account, store it under a name of its own, and delete what was "
-                f"collected: onebook transactions forget {row.exchange}",
+                f"The API key of {name} was replaced, and the exchange does not say to which "
+                "account it belongs.",
+                "If it belongs to another account, store it under another name, and delete the "
+                f"collected records: onebook transactions forget {row.exchange}",
             )
 
 

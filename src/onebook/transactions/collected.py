@@ -55,8 +55,8 @@ WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
 HOLDINGS: Final = "holdings"
 FORGET_ROWS: Final = 5_000  # deleted in one transaction
-READINGS_MAX: Final = 800  # of one verification: a month of hourly ones
-DAMAGED: Final = "A collected record is damaged, or its data key is not here."
+READINGS_MAX: Final = 800  # per verification: a month of hourly ones
+DAMAGED: Final = "A collected record is damaged, or its data key is missing."
 _decoder = json.Decoder(Record, float_hook=Decimal)
 _reading = json.Decoder(list[Record], float_hook=Decimal)
 

@@ -264,11 +264,11 @@ class Collector:
         """Read the new records and the gaps of an account.
 
         Raises:
-            CollectionBusy: Another process does.
-            CollectionFull: It has as many records as it may.
+            CollectionBusy: Another process is collecting the account.
+            CollectionFull: The account has reached its maximum number of records.
             AnotherAccount: The credentials are of another account than what is stored.
-            LeaseLost: Another process has taken over, because this one was stopped for too long.
-            ConfigError: The master key of the sealed records is not here.
+            LeaseLost: Another process took over because this one was stopped for too long.
+            ConfigError: The master key of the sealed records is missing.
             InvalidRequest, ServiceUnavailable: There are no credentials.
         """
         exchange = account.name.exchange
@@ -328,6 +328,8 @@ class Collector:
     async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
         """Delete what was collected of an account, all of it or what is older than a time.
 
+        Exports of the exchange on this host, which are older than what its lists have, are deleted
+        too.
         What is deleted by time is not collected again; after all was deleted, the next collection
         is a first one.
 
@@ -341,7 +343,7 @@ class Collector:
             lists = await store.lists(name, environment)
             parts = [each.list_id for each in lists if "/" in each.name]
             if before_ms is not None and before_ms > 0:
-                # First, so that nothing is believed covered that is deleted.
+                # First, so that deleted records never count as covered.
                 gone = RangeRow(0, before_ms - 1, FORGOTTEN)
                 await store.replace_ranges(lease(), parts, gone)
             count = 0
@@ -349,6 +351,7 @@ class Collector:
                 while ids := await store.ids(each.list_id, until_ms, FORGET_ROWS):
                     count += await store.delete_records(lease(), each.list_id, ids)
             readings = await store.delete_readings(lease(), name, environment, until_ms)
+            self._service.forget_exports(account.name.exchange, account.environment)
             if before_ms is None:
                 await store.delete_lists(lease(), [each.list_id for each in lists])
                 identity = identity_fact(*account.place)
@@ -370,7 +373,7 @@ class Collector:
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            with suppress(DatabaseUnavailable):  # then it ends by itself
+            with suppress(DatabaseUnavailable):  # then the lease expires
                 await self._leases.release(self.lease(account))
 
     async def _renew(self, account: CollectedAccount) -> None:
@@ -455,7 +458,7 @@ class AccountCollection:
         for _ in range(GAPS_MAX):
             found = (await self._stored())[name]
             todo = self._gaps_of(found, sources)
-            if not tried and found.settled_ms is not None:  # the newest is read again
+            if not tried and found.settled_ms is not None:  # read the newest part again
                 oldest_ms = min(self._oldest_ms(each, found) for each in sources)
                 newest_ms = max(found.settled_ms, oldest_ms)
                 older = [(gap.from_ms, min(gap.to_ms, newest_ms - 1)) for gap in todo]

@@ -436,7 +436,7 @@ class AccountFollower:
         stream.why_lost = reason
         if (reason is None) != stream.open:
             self._set_open(stream, open_=reason is None)
-            # What happened before it was there, or is not announced any more.
+            # Events before the stream opened, or no longer announced.
             self._rewind(tuple(self._due), self._clock.wall_ms())
         self._inform()
 

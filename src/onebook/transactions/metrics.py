@@ -75,7 +75,8 @@ EXPORTS: Final = Counter(
     ["exchange", "outcome"],
 )
 EXPORT_BYTES: Final = Gauge(
-    "onebook_transactions_export_bytes", "Bytes of the directory of exports, when one was stored."
+    "onebook_transactions_export_bytes",
+    "Size of the directory of exports after the last download.",
 )
 
 REFUSED: Final = Counter(

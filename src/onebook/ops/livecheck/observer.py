@@ -58,7 +58,7 @@ Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
 
 
 class Ahead(NamedTuple):
-    """New best prices that the levels have not reached: their number and their arrival."""
+    """A top that the depth has not reached yet: its number and time of arrival."""
 
     number: int
     at: float
@@ -84,7 +84,7 @@ class FollowedBook(Struct, eq=False):
     wants_body: bool = False
     before: tuple[float, Levels] | None = None  # the book before its second subscription
     resubscribed: bool = False
-    best: tuple[bytes, bytes] | None = None  # the newest of the fast channel
+    best: tuple[bytes, bytes] | None = None  # newest top of the fast channel
     ahead: deque[Ahead] = field(default_factory=lambda: deque(maxlen=AHEAD_MAX))
 
 
@@ -310,7 +310,7 @@ class Observer:
             book.ahead.append(Ahead(top.sequence, now))
 
     def _reached(self, book: FollowedBook, number: int, now: float) -> None:
-        """Measure how much earlier the newest best prices up to these levels were known."""
+        """Measure the lead of the newest top that these levels include."""
         newest: Ahead | None = None
         while book.ahead and book.ahead[0].number <= number:
             newest = book.ahead.popleft()

@@ -111,7 +111,7 @@ class FindingKind(StrEnum):
     TOPS_DISAGREE = (
         "tops_disagree",
         Grade.WARNING,
-        "Best prices of the fast channel contradict the levels, so that books ignore them.",
+        "Best prices of the fast channel contradict the depth, so that books ignore them.",
     )
     TOPS_MISSING = (
         "tops_missing",
@@ -163,16 +163,15 @@ class Comparison(Struct, frozen=True):
 
 
 class FastPrices(Struct, frozen=True):
-    """What became of the best prices of a fast channel, in all followed books.
+    """Outcomes of the best prices of a fast channel, in all followed books.
 
     Args:
-        shown: How often they were shown over the levels.
-        equal: Checks of both channels at the same number that agreed; always 0 if the exchange
-            orders them by time, because equal times prove nothing.
-        mismatches: Checks that did not agree.
-        books_off: Books that ended ignoring them, after two mismatches or because of other numbers.
-        lead_ms: Median time from new best prices to the levels that include them; None if unknown.
-        lead_p90_ms: The 90th percentile of these times.
+        shown: How often they were shown over the depth.
+        equal: Successful checks of both channels at the same number; always 0 if the exchange
+        orders them by time, because equal times prove nothing. mismatches: Failed checks.
+        books_off: Books that finally ignored them, after two mismatches or because of another
+        counter. lead_ms: Median time from a new best price to the depth that includes it; None if
+        unknown. lead_p90_ms: The 90th percentile of these times.
     """
 
     shown: int = 0

@@ -228,7 +228,7 @@ def events_of(
 
 
 def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> Record:
-    """A bill as a line of its account's ledger: what moved, and the balance around it."""
+    """Map a bill to a line of its account's ledger: the change, and the balances around it."""
     meaning, currency = bill.meaning, bill.currency
     gross, change, after = bill.gross, bill.change, bill.balance
     pattern = _line_pattern(
