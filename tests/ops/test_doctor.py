@@ -179,6 +179,27 @@ def test_what_a_killed_restore_left_beside_the_database_is_found(tmp_path: Path)
     ]
 
 
+def test_a_directory_of_exports_that_is_nearly_full_is_found(tmp_path: Path) -> None:
+    size = 1 << 20
+    settings = settings_in(tmp_path)
+    limited = settings.transactions.model_copy(update={"exports_bytes_max": size})
+    settings = settings.model_copy(update={"transactions": limited})
+
+    def found() -> list[tuple[Severity, str]]:
+        every = local_findings(settings, [], None)
+        return [(each.state, each.message) for each in every if each.check == "exports"]
+
+    assert found() == []
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    (folder / "okx-mainnet-0f-2024Q1.export").write_bytes(bytes(size // 2))
+    assert [state for state, _ in found()] == [Severity.OK]
+    (folder / "okx-mainnet-0f-2024Q2.export").write_bytes(bytes(size * 45 // 100))
+    ((state, message),) = found()
+    assert state is Severity.WARNING
+    assert message.endswith("Further exports will be refused.")
+
+
 def test_faults_of_the_settings_and_a_public_port_without_tls_are_found(tmp_path: Path) -> None:
     settings = settings_in(tmp_path, server={"host": "0.0.0.0"}, feeds={"exchanges": ["nowhere"]})
     found = bad(list(local_findings(settings, ["a: b."], None)))

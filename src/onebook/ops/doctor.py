@@ -226,7 +226,9 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 def _exports(settings: Settings) -> Iterator[Finding]:
     """Check the directory of exports, if there are any."""
     ours = settings.transactions
-    files = ExportFiles(ours.exports_dir, bytes_max=ours.exports_bytes_max, days=ours.exports_days)
+    files = ExportFiles(
+        ours.exports_folder, bytes_max=ours.exports_bytes_max, days=ours.exports_days
+    )
     used = files.used_bytes()
     if not used:
         return

@@ -716,7 +716,7 @@ class LiveAccounts:
         return tuple(LivePart(kind, POLLING, poll_s) for kind in subscription.types)
 
     def _behind_s(self, exchange: str) -> float:
-        """Of the accounts of an exchange, how far the last one is behind."""
+        """The maximum delay over the accounts of an exchange."""
         own = (each for (name, _), each in self._followers.items() if _is_of(name, exchange))
         return max((each.behind_s for each in own), default=0.0)
 

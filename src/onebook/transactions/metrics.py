@@ -112,7 +112,7 @@ LIVE_STREAMS_MISSING: Final = Gauge(
 )
 LIVE_BEHIND: Final = Gauge(
     "onebook_transactions_live_behind_seconds",
-    "Age of the last complete read of the followed account that is furthest behind.",
+    "Maximum age of the last complete read, over all followed accounts.",
     ["exchange"],
 )
 LIVE_STREAM_LOSSES: Final = Counter(

@@ -43,7 +43,7 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
 def exports_of(settings: TransactionSettings, store: Store, vault: Vault) -> ExportJobs:
     """The exports of an installation."""
     files = ExportFiles(
-        settings.exports_dir, bytes_max=settings.exports_bytes_max, days=settings.exports_days
+        settings.exports_folder, bytes_max=settings.exports_bytes_max, days=settings.exports_days
     )
     return ExportJobs(
         store.exports,

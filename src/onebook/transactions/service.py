@@ -415,8 +415,8 @@ class Transactions:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
                 credentials.
             RateLimitExceeded: The key has reached its limit of concurrent requests.
-            ServiceUnavailable: There are no credentials, or those of another account than what was
-                collected, or too many requests are running.
+            ServiceUnavailable: There are no credentials, or they belong to another account than the
+                collected one, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
         accounts = []
@@ -602,11 +602,11 @@ class Transactions:
         return "" if credentials is None else fingerprint(credentials.api_key)
 
     async def identity(self, name: AccountName, environment: Environment) -> CollectedIdentity:
-        """Whose account the credentials of a name are of: each key is asked about once.
+        """Return the account to which the credentials of a name belong; looked up once per key.
 
         Raises:
-            ServiceUnavailable: There are none.
-            ExchangeFailed: The exchange does not say.
+            ServiceUnavailable: There are no credentials.
+            ExchangeFailed: The exchange does not answer.
         """
         credentials = await self._vault.get(str(name), environment)
         if credentials is None:

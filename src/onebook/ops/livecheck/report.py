@@ -116,7 +116,8 @@ class FindingKind(StrEnum):
     TOPS_MISSING = (
         "tops_missing",
         Grade.WARNING,
-        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+        "No best prices of the fast channel were shown: none arrived, or their numbers did not "
+        "match.",
     )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
@@ -167,11 +168,14 @@ class FastPrices(Struct, frozen=True):
 
     Args:
         shown: How often they were shown over the depth.
-        equal: Successful checks of both channels at the same number; always 0 if the exchange
-        orders them by time, because equal times prove nothing. mismatches: Failed checks.
+        equal: Successful checks of both channels at the same number; at the same time if the
+            exchange orders them by time.
+        mismatches: Failed checks. At the same time both may be of different states, which is no
+            fault.
         books_off: Books that finally ignored them, after two mismatches or because of another
-        counter. lead_ms: Median time from a new best price to the depth that includes it; None if
-        unknown. lead_p90_ms: The 90th percentile of these times.
+            counter.
+        lead_ms: Median time from a new best price to the depth that includes it; None if unknown.
+        lead_p90_ms: The 90th percentile of these times.
     """
 
     shown: int = 0

@@ -323,7 +323,7 @@ def _conversions(
             if len({bill.incoming for bill in part}) > 1:
                 left = [bill for bill in left if bill not in part]
                 found += _exchanged(part, context, None)
-    forced = [bill for bill in left if bill.type in REPAYING]  # of one coin: no exchange
+    forced = [bill for bill in left if bill.type in REPAYING]  # one coin is no exchange
     found += [_single(bill, context) for bill in forced]
     left = [bill for bill in left if bill not in forced]
     return found + (_exchanged(left, context, None) if left else [])
