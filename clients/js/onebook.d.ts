@@ -399,14 +399,28 @@ export interface Coverage {
   reason: string | null;
   /** Unix ms before which the exchange keeps nothing; null where no end is known. */
   floor: number | null;
+  /** In answers for several accounts. */
+  account?: string;
   /** The part that was answered from the service's own collection, Unix ms. */
   collected?: { from: number; to: number };
+}
+
+/** A type that could not be read completely. */
+export interface TransactionError {
+  transactionType: string;
+  error: string;
+  message: string;
+  /** As the exchange sent it. */
+  exchangeCode: number | string | null;
+  retryable: boolean;
+  /** In answers for several accounts. */
+  account?: string;
 }
 
 export interface TransactionPage {
   records: TransactionRecord[];
   coverage: Coverage[];
-  errors: { transactionType: string; error: string; message: string; exchangeCode: number | null; retryable: boolean }[];
+  errors: TransactionError[];
   partial: boolean;
   nextCursor: string | null;
   summary: { totalCount: number; byType: Record<string, number>; dateRange: Record<string, any> };
