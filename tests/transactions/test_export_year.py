@@ -201,7 +201,7 @@ def rotki_rows(path: Path) -> Iterable[Cells]:
 
 
 def add_rotki(balances: Counter[str], row: Cells) -> None:
-    assert row["Location"] == "bybit"
+    assert row["Location"] in {"bybit", "kraken", "okx"}
     assert len(row["Timestamp"]) == 13
     assert int(row["Timestamp"]) > 0
     amounts = [row[name] for name in row if name.endswith("Amount") or name == "Fee"]

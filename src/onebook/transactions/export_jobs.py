@@ -396,7 +396,7 @@ class ExportJobs:
         try:
             return await asyncio.to_thread(self.files.open, path, await self._key())
         except ExportFileError as error:
-            log.warning("%s is damaged and is downloaded again: %s", path, error)
+            log.warning("%s is damaged and will be downloaded again: %s", path, error)
             path.unlink(missing_ok=True)
             return None
 
@@ -677,7 +677,7 @@ class AccountExports:
                     raise
                 except Pending as pending:
                     self.waiting[piece.name] = PendingExport(
-                        self.display, piece.label, pending.requested_at_ms
+                        self._exchange, self.display, piece.label, pending.requested_at_ms
                     )
                     if not self._patient:
                         raise self._being_made(piece, pending) from None
@@ -689,14 +689,14 @@ class AccountExports:
 
     async def _looked(self, key: ExportKey, piece: ExportPiece) -> StoredExport | None:
         """Advance an export; an impatient answer waits only for a limited total time."""
-        task = asyncio.create_task(self._jobs.advance(self, key, piece))
         begun_s = self._jobs.clock.monotonic()
-        done, _ = await asyncio.wait({task}, timeout=None if self._patient else self._look_s)
-        self._look_s = max(0.0, self._look_s - (self._jobs.clock.monotonic() - begun_s))
-        if done:
-            return task.result()
-        task.cancel()  # the job itself continues
-        raise Pending(None)
+        try:
+            async with asyncio.timeout(None if self._patient else self._look_s):
+                return await self._jobs.advance(self, key, piece)
+        except TimeoutError:
+            raise Pending(None) from None
+        finally:
+            self._look_s = max(0.0, self._look_s - (self._jobs.clock.monotonic() - begun_s))
 
     def _being_made(self, piece: ExportPiece, pending: Pending) -> SourceFailed:
         if pending.requested_at_ms is None:

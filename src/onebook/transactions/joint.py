@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from onebook.clock import Clock
 from onebook.transactions.accounts import ALL
 from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport, SourceFailed
 from onebook.transactions.cursor import CursorState
+from onebook.transactions.own_transfers import OwnTransfers
 from onebook.transactions.reconciliation import OrderReport, Verification, verdict
 from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
@@ -69,6 +71,7 @@ class JointRun:
         self._runs = runs
         self._merging = merging
         self._clock = clock
+        self._own = OwnTransfers()
 
     @property
     def display(self) -> str:
@@ -129,7 +132,13 @@ class JointRun:
             )
         ) as batches:
             async for batch in batches:
+                for record in batch:
+                    self._own.add(record)
                 yield batch
+
+    def own_transfers(self) -> dict[str, Any]:
+        """The transfers between the accounts with both records in this answer."""
+        return self._own.finish()
 
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure of the answer if no account could be read; else None."""
@@ -163,7 +172,10 @@ class JointRun:
         ]
 
     def verification(self) -> Verification | None:
-        """The verification of each account, if it was requested."""
+        """The verification of each account, if it was requested.
+
+        `unproven` names the records that could be a transfer between the accounts.
+        """
         found = {str(run.query.account): run.verification() for run in self._runs}
         proofs = {name: proof for name, proof in found.items() if proof is not None}
         if not proofs:
@@ -172,7 +184,9 @@ class JointRun:
         holds = verdict(checks)
         if any(proof.holds is None for proof in proofs.values()):
             holds = None if holds else holds
-        return Verification(holds, (), (), (), OrderReport(0, True, (), 0), (), proofs)
+        self._own.finish()
+        unproven = tuple(self._own.unclear)
+        return Verification(holds, (), unproven, (), OrderReport(0, True, (), 0), (), proofs)
 
     def states(self, key_id: str) -> dict[str, CursorState] | None:
         """State of the next page of each account; None if all have been read completely."""

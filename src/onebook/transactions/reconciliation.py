@@ -193,7 +193,8 @@ class Verification(Struct, frozen=True):
     Args:
         holds: Whether everything that was compared agrees; null if nothing was compared or a check
             is open.
-        accounts: For several accounts: the verification of each, instead of the other fields.
+        accounts: For several accounts: the verification of each, instead of the other fields, but
+            for `unproven`: the records that could be a transfer between the accounts.
     """
 
     holds: bool | None

@@ -16,6 +16,7 @@ from transactions.oracle.rows import (
     Expected,
     RandomRows,
     Row,
+    Sent,
 )
 
 MARKETS = {
@@ -88,6 +89,21 @@ class RandomAccount(RandomRows):
         ), spoil="amount")  # fmt: skip
         if status == COMPLETED:
             self.gain("deposits", (coin, amount - fee))
+
+    def receive(self, sent: Sent, *, stated: bool = True) -> None:
+        """A deposit from another account of the owner, with its address or without."""
+        at_ms = sent.at_ms + self.random.randrange(60_000, 3_600_000)
+        row = {
+            "coin": sent.coin, "chain": "ETH", "amount": self.shown(sent.amount),
+            "txID": sent.tx_hash, "status": 3, "toAddress": sent.address if stated else "",
+            "tag": "", "confirmations": "64", "depositFee": "", "successAt": str(at_ms),
+            "txIndex": "1", "blockHash": "", "depositType": "0", "fromAddress": "",
+            "id": self.name(),
+        }  # fmt: skip
+        self.put("deposits", at_ms, row, Expected(
+            "deposits", "deposit", at_ms, received=(sent.coin, sent.amount),
+        ))  # fmt: skip
+        self.gain("deposits", (sent.coin, sent.amount))
 
     def internal_deposit(self) -> None:
         native = self.random.choice([1, 2, 2, 3])

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal, getcontext
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 getcontext().prec = 100
 
@@ -36,6 +36,16 @@ class Expected:
     received: Amount | None = None
     fees: list[Amount] = field(default_factory=list)
     unreadable: bool = False
+
+
+class Sent(NamedTuple):
+    """What left an account for another one of the same owner."""
+
+    coin: str
+    amount: Decimal
+    at_ms: int
+    tx_hash: str
+    address: str
 
 
 @dataclass

@@ -16,6 +16,7 @@ from transactions.oracle.rows import (
     Expected,
     RandomRows,
     Row,
+    Sent,
 )
 
 # Asset ids and the coins that they are.
@@ -220,6 +221,20 @@ class RandomKraken(RandomRows):
         )  # fmt: skip
         if self.random.random() < 0.9:
             self._listed(False, asset, refid, at_ms, "Success", amount, fee)
+
+    def send(self, asset: str) -> Sent:
+        """A withdrawal to another account of the owner."""
+        amount, refid, at_ms = self.number(24), self.refid("A"), self.time(self.to_ms - 4 * DAY_MS)
+        fee = self.number(4)
+        self.row(
+            at_ms, "withdrawal", asset, -amount, refid,
+            Expected("withdrawals", "withdrawal", at_ms, sent=(COINS[asset], amount),
+                     fees=[(COINS[asset], fee)]),
+            fee=fee,
+        )  # fmt: skip
+        self._listed(False, asset, refid, at_ms, "Success", amount, fee)
+        listed = self.movements["withdrawals"][-1]
+        return Sent(COINS[asset], amount, at_ms, listed["txid"], listed["info"])
 
     def failed_withdrawal(self) -> None:
         """It is booked back days later, with a negative fee: nothing moved."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import Any
 
-from transactions.oracle.rows import CANCELLED, DAY_MS, Amount, Expected, RandomRows, Row
+from transactions.oracle.rows import CANCELLED, DAY_MS, Amount, Expected, RandomRows, Row, Sent
 
 KEPT_DAYS = 80  # of trading bills that every reading of "three months" keeps
 PAIRS = {
@@ -40,10 +40,17 @@ SIGNED = {  # those that mean another event where the balance falls
 
 
 class RandomOkx(RandomRows):
-    """An account to which something happened; `bills` has both ledgers, `lists` the others."""
+    """An account to which something happened; `bills` has both ledgers, `lists` the others.
 
-    def __init__(self, seed: int, *, from_ms: int, to_ms: int) -> None:
+    Args:
+        trading_days: For how long the trading account was used.
+    """
+
+    def __init__(
+        self, seed: int, *, from_ms: int, to_ms: int, trading_days: int = KEPT_DAYS
+    ) -> None:
         super().__init__(seed, from_ms=from_ms, to_ms=to_ms, tokens_to_ms=from_ms)
+        self.trading_days = trading_days
         self.bills: dict[str, list[tuple[int, Row]]] = {"trading": [], "funding": []}
         self.expected: list[Expected] = []
         self.rows: defaultdict[str, list[Row]] = defaultdict(list)
@@ -75,7 +82,7 @@ class RandomOkx(RandomRows):
 
     def recent(self) -> int:
         """A time at which trading bills are kept, now and then that of many others."""
-        low = self.to_ms - KEPT_DAYS * DAY_MS
+        low = self.to_ms - self.trading_days * DAY_MS
         if self.dense and self.random.random() < 0.6:
             return low + 40 * DAY_MS + self.random.randrange(3_600) * 1_000
         return self.random.randrange(low, self.to_ms - 60_000)
@@ -260,6 +267,28 @@ class RandomOkx(RandomRows):
         self.funding(at_ms, "2", ccy, -amount - fee)
         self.funding(at_ms + self.random.choice((5, DAY_MS)), "13", ccy, amount + fee)
         self.expect("withdrawals", "withdrawal", status=CANCELLED)
+
+    def send(self, *, stated: bool) -> Sent:
+        """A withdrawal to another account of the owner, with its transaction or without."""
+        at_ms, ccy, amount, fee = self._withdrawal("2")
+        self.funding(at_ms, "2", ccy, -amount - fee)
+        self.expect("withdrawals", "withdrawal", sent=(ccy, amount), fees=[(ccy, fee)])
+        row = self.rows["withdrawals"][-1]
+        sent = Sent(ccy, amount, at_ms, row["txId"], row["to"])
+        if not stated:
+            row["txId"] = ""
+        return sent
+
+    def receive(self, sent: Sent) -> None:
+        """A deposit from another account of the owner."""
+        at_ms = sent.at_ms + self.random.randrange(60_000, 3_600_000)
+        self.rows["deposits"].append({
+            "ccy": sent.coin, "chain": f"{sent.coin}-Bitcoin", "amt": self.shown(sent.amount),
+            "from": "", "to": sent.address, "txId": sent.tx_hash, "ts": str(at_ms), "state": "2",
+            "depId": self.number_text(), "fromWdId": "", "actualDepBlkConfirm": "2",
+        })  # fmt: skip
+        self.funding(at_ms, "1", sent.coin, sent.amount)
+        self.expect("deposits", "deposit", received=(sent.coin, sent.amount))
 
     def unlisted(self) -> None:
         """Money from a bank, which no list has."""
