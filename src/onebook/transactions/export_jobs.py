@@ -44,6 +44,7 @@ from onebook.transactions.pools import Budget
 DATA_KEY: Final = "exchange exports"
 LEASE_MS: Final = 20 * MINUTE_MS  # longer than a download may take
 RETRY_MS: Final = 10 * MINUTE_MS  # after a failure, before the next request to the exchange
+EARLY_MS: Final = HOUR_MS  # after a refusal because the time of a part is not over
 GIVE_UP_MS: Final = 24 * HOUR_MS  # an export that takes longer is requested again
 POLL_S: Final = 30.0  # between two status checks of a pending export
 BUSY_S: Final = 2.0  # between two checks of an export that another process is working on
@@ -304,6 +305,10 @@ class ExportJobs:
             if now_ms - job.changed_at_ms < REFUSED_MS:
                 raise SourceFailed(FailureReason(job.state), job.reason)
             job = None
+        if job is not None and job.state == ExportState.TOO_EARLY:
+            if now_ms - job.changed_at_ms < EARLY_MS:
+                raise account.pending(f"exports {piece.label} when it is over.")
+            job = None
         if job is None:
             job, answer = await self._apply(account, key, piece)
             if answer.state is ExportState.EMPTY:
@@ -359,6 +364,7 @@ class ExportJobs:
                 raise await self._failed(account, job, why) from None
             raise
         if answer.state is ExportState.TOO_EARLY:
+            await self.store.put(replace(job, state=ExportState.TOO_EARLY.value))
             raise account.pending(f"exports {piece.label} when it is over.")
         EXPORTS.labels(key.exchange, REQUESTED).inc()
         log.info("Requested the export of %s from %s.", piece.label, account.display)
@@ -652,7 +658,7 @@ class AccountExports:
         except ExportFileError as error:
             log.warning("%s is damaged: %s", stored.path, error)
             stored.path.unlink(missing_ok=True)
-            raise self.failed("has to be asked for an export again: its file is damaged.") from None
+            raise self.failed("must make an export again, because its file is damaged.") from None
 
     async def _file(self, piece: ExportPiece) -> StoredExport | None:
         task = self._found.get(piece.name)
@@ -700,10 +706,10 @@ class AccountExports:
 
     def _being_made(self, piece: ExportPiece, pending: Pending) -> SourceFailed:
         if pending.requested_at_ms is None:
-            return self.pending(f"is being asked for the export of {piece.label}; ask again later.")
+            return self.pending(f"is being asked to export {piece.label}; retry later.")
         at = iso(pending.requested_at_ms)
         return self.pending(
-            f"is making the export of {piece.label}, requested at {at}; ask again later."
+            f"is making the export of {piece.label}, requested at {at}; retry later."
         )
 
     async def _owner_key(self) -> ExportKey:

@@ -14,6 +14,7 @@ from databases import migrated
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.okx import OkxHistory
 from onebook.store import Store
+from onebook.transactions.collector import CollectedAccount, Collector
 from onebook.transactions.export_files import SEALED
 from onebook.transactions.export_jobs import GIVE_UP_MS, RETRY_MS
 from onebook.transactions.okx import OKX
@@ -383,3 +384,47 @@ async def test_pages_say_what_they_lack(world: ExportWorld) -> None:
         assert reasons[0] == "limit_reached"
         assert reasons[-1] == "export_failed"
         assert summary["partial"]
+
+
+async def test_a_collection_completes_itself_as_exports_are_made(world: ExportWorld) -> None:
+    account = CollectedAccount.of("okx")
+    async with world.service() as here:
+        collector = Collector(here.service, world.store.facts, clock=world.time.collector)
+        done = await collector.collect(account)
+        await here.settled()
+        assert not done.complete
+        assert {each.error for each in done.errors} == {"export_pending"}
+        for _ in range(6):  # it asks for every quarter since 2021-02, 12 a day
+            world.time.passed_s += DAY_S / 2
+            done = await collector.collect(account)
+            await here.settled()
+            if done.complete:
+                break
+        assert done.complete
+        assert len(world.api.posts()) == 19
+        asked = len(world.api.requests)
+        stored, summary = await here.ask(*EVERYTHING, source="collected", verify=True)
+        assert len(world.api.requests) == asked
+        assert summary["verification"]["holds"] is True
+        end = {"end_time": summary["summary"]["date_range"]["end"]}
+        fetched, _ = await here.ask(*EVERYTHING, source="exchange", **end)
+        events = [each for each in fetched if each["view"] != "snapshot"]
+        assert [each for each in stored if each["view"] != "snapshot"] == events
+
+
+async def test_a_quarter_that_is_not_over_there_costs_no_budget(
+    store: Store, tmp_path: Path
+) -> None:
+    """Of a time zone behind UTC: OKX says so once an hour at most."""
+    world = ExportWorld(store, tmp_path / "exports", files={"zone_hours": -12})
+    world.time.passed_s += 48 * DAY_S + 23 * HOUR_S  # 2026-01-01, 01:13 in UTC
+    async with world.service() as here:
+        for _ in range(3):
+            _, summary = await here.ask("trades", start_time=NOW_MS - 50 * DAY_MS)
+            await here.settled()
+        assert trades_of(summary)["reason"] == "export_pending"
+        wanted = [each for each in world.api.posts() if each == {"year": "2025", "quarter": "Q4"}]
+        assert len(wanted) == 1
+        world.time.passed_s += DAY_S
+        await requested(here)
+        await completed(here)
