@@ -174,7 +174,7 @@ async def test_the_cost_of_a_size_is_that_of_the_best_500_levels_or_says_what_is
     for options, size, missing in (
         ({"split": False}, "1", "open the book with split"),
         ({"split": True, "group": "10"}, "1", "open the book without group"),
-        ({"split": True, "depth": 3}, 10**9, "The 3 subscribed levels do not hold this size"),
+        ({"split": True, "depth": 3}, 10**9, "The 3 subscribed levels do not cover this size"),
     ):
         async with client.order_book(SYMBOL, exchanges=ORDERED, **options) as book:
             with pytest.raises(ValueError, match=missing):

@@ -104,9 +104,7 @@ async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> No
     ]
     assert {each.exchange for each in apart} == {"kraken", "htx"}
 
-    with pytest.raises(
-        UnknownSymbol, match="DOGE/USDT is not recorded; recorded are BTC/USDT, ETH"
-    ):
+    with pytest.raises(UnknownSymbol, match="DOGE/USDT is not recorded; recorded: BTC/USDT, ETH"):
         onebook.replay(tmp_path / "recording", "DOGE/USDT")
     with pytest.raises(RecordingError, match="Nothing is recorded of okx"):
         onebook.replay(tmp_path / "recording", exchanges="okx")

@@ -39,5 +39,5 @@ def test_rows_that_kraken_counts_and_does_not_show_are_missed() -> None:
     answer = run(collected())
     assert answer["partial"]
     (error,) = answer["errors"]
-    assert error["message"] == "Kraken counts 604 rows and shows 603 of them."
+    assert error["message"] == "Kraken counts 604 rows but returns only 603."
     assert answer["next_cursor"]
