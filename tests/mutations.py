@@ -44,6 +44,18 @@ MUTATIONS: Final = {
         "self.bytes_max = limits.frame_bytes_max",
         "test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default",
     ),
+    "refused_best_prices": Mutation(
+        "a2578bd",
+        "return (SlowDown(short(event.words)), *again)",
+        "return (SlowDown(short(event.words)),)",
+        "test_a_request_that_is_refused_for_its_rate_is_repeated",
+    ),
+    "nobody_asks_the_time": Mutation(
+        "dc25bd4",
+        "        self._follow_clock(exchange)\n",
+        "",
+        "test_the_error_of_the_offset_of_a_followed_book_becomes_a_number",
+    ),
     "late_frame_of_a_removed_book": Mutation(
         "616e249",
         "late = error is None or name in self._books.trackers.left",
@@ -82,7 +94,7 @@ MUTATIONS: Final = {
     ),
     "failed_snapshot_of_a_live_book": Mutation(
         "dfe52c4",
-        "if watch.phase is not Phase.LIVE:  # its stream may have delivered the book meanwhile",
+        "if watch.phase is not Phase.LIVE:  # the stream may have delivered the book meanwhile",
         "if True:",
         "test_a_snapshot_that_fails_when_the_book_is_live_already_changes_nothing",
     ),
@@ -118,7 +130,7 @@ MUTATIONS: Final = {
     ),
     "offline_while_lost": Mutation(
         "b3b5bda",
-        'self.stats[instrument.exchange].trouble = ""  # no connection is needed any more',
+        'self.stats[instrument.exchange].trouble = ""  # no connection is needed now',
         "pass",
         "test_an_exchange_without_a_wanted_book_is_in_no_trouble",
     ),
@@ -197,7 +209,7 @@ MUTATIONS: Final = {
     ),
     "bytes_of_the_former_key": Mutation(
         "bd0cf68",
-        "self._charges.hand_over(connection)",
+        "self._charges.charge_written(connection)",
         "pass",
         "test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key",
     ),
@@ -209,7 +221,7 @@ MUTATIONS: Final = {
     ),
     "message_of_two_types": Mutation(
         "d179493",
-        "if field not in hints:  # the type of the message, which is there twice",
+        "if field not in hints:  # the message's type, sent twice",
         "if False:",
         "test_a_message_of_two_types_is_refused_in_plain_words",
     ),
@@ -443,7 +455,7 @@ MUTATIONS: Final = {
     ),
     "outage_of_nats_in_the_log": Mutation(
         "8312471",
-        "if text != self._logged:  # nats-py reports each attempt to connect, five a second",
+        "if text != self._logged:  # nats-py reports every connection attempt, five a second",
         "if True:",
         "test_an_outage_of_nats_is_a_few_lines_however_long_it_is",
     ),

@@ -1,12 +1,12 @@
 // Types of onebook.js.
 
-/** What the client throws: `code` for programs, the message for people. */
+/** The errors of the client: `code` for programs, the message for people. */
 export class ServiceError extends Error {
   /** For programs, as in the reference of errors; `message` is for people. */
   readonly code: string;
   /** Other fields of the error, such as `suggestedSymbols`. */
   readonly details: Record<string, unknown>;
-  /** Seconds after which the service wants to be asked again. */
+  /** Seconds after which the service suggests a retry. */
   readonly retryAfterS: number | null;
   constructor(
     code: string,
@@ -23,11 +23,11 @@ export class Unavailable extends ServiceError {}
 export interface Problem {
   code: string;
   message: string;
-  /** Seconds until the client tries again. */
+  /** Seconds until the next attempt. */
   retryInS: number;
 }
 
-/** What the levels of a view say together; numbers as decimal text, null where a side is empty. */
+/** Figures of the levels of a view; numbers as decimal text, null if a side is empty. */
 export interface MarketStats {
   bestBid: string | null;
   bestAsk: string | null;
@@ -47,7 +47,7 @@ export interface Level {
   price: string;
   /** The exact sum over the exchanges. */
   amount: string;
-  /** Who has this price; empty with `levels: "array"` without `split`. */
+  /** The exchanges at this price; empty with `levels: "array"` without `split`. */
   exchanges: string[];
   /** Parallel to `exchanges`; empty without the option `split`. */
   amounts: string[];
@@ -55,34 +55,34 @@ export interface Level {
   gross?: string[];
 }
 
-/** What buying or selling one size would cost. */
+/** The cost of buying or selling one size. */
 export interface Filled {
   by: "amount" | "notional";
   /** As requested. */
   size: string;
-  /** Of the base currency. */
+  /** In the base currency. */
   amount: string;
-  /** What `amount` costs or brings, of the quote currency. */
+  /** Cost or proceeds of `amount`, in the quote currency. */
   notional: string;
   average: string | null;
   /** The worst price in the fill. */
   worst: string | null;
-  /** How many prices are needed; only without the option `fees`. */
+  /** Number of prices needed; only without the option `fees`. */
   levels?: string;
-  /** Whether these books hold the size. */
+  /** Whether these books cover the size. */
   complete: boolean;
   /** Exchanges whose book is not known as far as `worst`: the real cost may be lower. */
   uncovered: string[];
   /** By exchange, the largest amount first. */
   split: { exchange: string; amount: string; notional: string; fee?: string; limit?: string }[];
-  /** With the option `fees` all of these: the split is the best after fees, within lots and minimums. */
+  /** This and the following members: with the option `fees`. The split is the best after fees, within lots and minimums. */
   fees?: string;
-  /** What is paid or received after fees. */
+  /** The amount paid or received after fees. */
   net?: string;
   net_average?: string | null;
   /** How much worse `net` is because of lots, minimums and `max_exchanges`. */
   extra?: string;
-  /** What the books hold, but lots or minimums do not allow. */
+  /** Available on the books, but not permitted by lots or minimums. */
   unplaced?: string;
   /** Whether no split within the rules is better. */
   exact?: boolean;
@@ -94,7 +94,7 @@ export interface Filled {
 
 /** When the prices of one channel were sent and received, in microseconds since 1970. */
 export interface LayerTimes {
-  /** By the exchange's clock; null if it does not say. */
+  /** By the exchange's clock; null if not sent. */
   exchange: number | null;
   /** By the service's clock. */
   received: number;
@@ -138,7 +138,7 @@ export interface Crossing {
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
-  /** Your name of a second view of the symbol; null for the one without a name. */
+  /** Your name for a second view of the symbol; null for the unnamed one. */
   view: string | null;
   live: boolean;
   /** Why it is not live. */
@@ -151,13 +151,13 @@ export class View {
   marketStats: Partial<MarketStats>;
   /** Left out because their book is not live. */
   staleExchanges: string[];
-  /** Exchanges that were asked for and are not served, with the reason. */
+  /** Requested exchanges that are not served, with the reason. */
   rejected: Record<string, string>;
   /** The last known state of each exchange that changed its state. */
   states: Record<string, "syncing" | "live" | "stale" | "offline">;
   /** Milliseconds by exchange, with the option `ages`. */
   ages: Record<string, number>;
-  /** The outermost known prices by exchange, with the option `coverage`; null where a side is known to its end. */
+  /** The outermost known prices by exchange, with the option `coverage`; null for a completely known side. */
   coverage: Record<string, { bids: string | null; asks: string | null }>;
   /** The cost of each size, with the option `fill`; numbers as decimal text. */
   fill: { buy?: Filled[]; sell?: Filled[] };
@@ -169,30 +169,30 @@ export class View {
   timestamp: string;
   /** Rises by one with each update of the view. */
   updateNumber: number;
-  /** States that the service had between this update and the one before, because this client did not read. */
+  /** Number of states that the client skipped before this update because it did not read. */
   skipped: number;
   constructor(symbol: string, view?: string | null);
-  /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */
+  /** Apply an update, delta or status, parsed by `parseExact`; false if a resync is needed. */
   apply(message: Record<string, any>): boolean;
   /** Empty the view. */
   lose(problem: Problem | null): void;
-  /** The checksum of a delta, of the levels as they are. */
+  /** The checksum of the current levels, as in a delta. */
   checksum(): number;
-  /** A view that does not change with the next update. */
+  /** A copy that later updates do not change. */
   copy(): View;
 }
 
-/** What `watch` yields: a view that is live, or why it is not. */
+/** Yielded by `watch`: a live view, or one with the reason why it is not live. */
 export type WatchedView = View & ({ live: true; problem: null } | { live: false; problem: Problem });
 
 export interface BookOptions {
   /** Names, "all" (the default), or a list with "all" and "-name" for all but some. */
   exchanges?: string[] | "all";
-  /** Your name of a second view of the symbol on the connection, at most 32 characters. */
+  /** Your name for a second view of the symbol on the connection, at most 32 characters. */
   view?: string;
-  /** Levels a side, 1 to 500; 20 by default. */
+  /** Levels per side, 1 to 500; 20 by default. */
   depth?: number;
-  /** Least milliseconds between two updates, 10 to 60,000, or 0 for updates at once; 100 by default. */
+  /** Minimum milliseconds between two updates, 10 to 60,000, or 0 for immediate updates; 100 by default. */
   intervalMs?: number;
   /** "delta" sends only the levels that changed; a `View` is whole in both. "full" by default. */
   mode?: "full" | "delta";
@@ -202,11 +202,11 @@ export interface BookOptions {
   split?: boolean;
   /** Price step to which levels are binned, bids down and asks up. */
   group?: string;
-  /** How old the data of each exchange is. */
+  /** The age of each exchange's data. */
   ages?: boolean;
-  /** Up to which price the book of each exchange is known. */
+  /** The price up to which the book of each exchange is known. */
   coverage?: boolean;
-  /** What buying and selling these sizes would cost, as decimal text: amounts of the base, notionals of the quote. */
+  /** Compute the cost of buying and selling these sizes, as decimal text: amounts in the base, notionals in the quote. */
   fill?: {
     amounts?: string[]; notionals?: string[];
     /** With `fees`: the worst price before fees, exchanges that take no part, the most exchanges of a split. */
@@ -216,7 +216,7 @@ export interface BookOptions {
   fees?: Record<string, string> | "key" | null;
   /** Levels by the price after the fee; needs `fees`. */
   net?: boolean;
-  /** Only levels within so many basis points of the mid, as decimal text. */
+  /** Only levels within this many basis points of the mid, as decimal text. */
   within?: string | null;
   /** When the prices of each exchange were sent and received, and the update was merged and sent. */
   times?: boolean;
@@ -230,13 +230,13 @@ export interface BookOptions {
 export type Symbols = string | Iterable<string> | Record<string, BookOptions | BookOptions[]>;
 
 export interface WatchOptions extends BookOptions {
-  /** false: a view for each exchange of each symbol, which has the exchange's name as `view`; true by default. */
+  /** false: a separate view for each exchange of each symbol, with the exchange's name as `view`; true by default. */
   merged?: boolean;
-  /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
+  /** Consecutive failures before `Unavailable` is thrown; null, the default, for no limit. */
   attemptsMax?: number | null;
-  /** Seconds after which a connection that is silent is given up; 10 by default. A ping is sent after half of it. */
+  /** Seconds of silence before a connection is closed; 10 by default. A ping is sent after half of this time. */
   silenceMaxS?: number;
-  /** Seconds within which a ping must be answered, or the connection is given up; 10 by default. */
+  /** Seconds within which a ping must be answered, or the connection is closed; 10 by default. */
   pingTimeoutS?: number;
   /** Ends the iteration. */
   signal?: AbortSignal;
@@ -245,11 +245,11 @@ export interface WatchOptions extends BookOptions {
 export interface ClientOptions {
   /** A constructor like the browser's; needed where there is no global one. */
   WebSocket?: new (url: string) => unknown;
-  /** Instead of the global one. */
+  /** Replaces the global one. */
   fetch?: typeof fetch;
-  /** Attempts of a REST request that may succeed later; 5 by default. */
+  /** Maximum attempts of a REST request; 5 by default. */
   attemptsMax?: number;
-  /** Instead of `Math.random`, for the jitter of retries. */
+  /** Replaces `Math.random` for the jitter of retries. */
   random?: () => number;
 }
 
@@ -270,7 +270,7 @@ export interface TransactionOptions {
   start?: Date | number;
   /** Newest time; now by default. */
   end?: Date | number;
-  /** Records of one request, up to 10,000; 1,000 by default. */
+  /** Records per request, up to 10,000; 1,000 by default. */
   pageRecords?: number;
   testnet?: boolean;
   demo?: boolean;
@@ -333,7 +333,7 @@ export interface TransactionRecord {
   nativeType: string | null;
   status: "pending" | "completed" | "failed" | "cancelled" | "reversed" | "unknown";
   nativeStatus: string | null;
-  /** Completed records of "primary" may be summed: they hold each event once. */
+  /** Completed records of "primary" may be summed: they contain each event once. */
   view: "primary" | "summary" | "ledger" | "snapshot";
   account: { wallet: string | null; uid: string | null } | null;
   direction: "in" | "out" | "both" | "none";
@@ -391,15 +391,15 @@ export interface TransactionRecord {
 /** How much of the requested range was read, of one type. */
 export interface Coverage {
   transactionType: string;
-  /** Unix ms: everything from here on is in this page or those before it; null: nothing is. */
+  /** Unix ms from which this page and the earlier ones contain everything; null: nothing. */
   from: number | null;
   to: number;
   complete: boolean;
-  /** Why it is not complete: a code. */
+  /** Why it is incomplete: a code. */
   reason: string | null;
-  /** Unix ms before which the exchange keeps nothing; null where no end is known. */
+  /** Unix ms before which the exchange keeps nothing; null if no limit is known. */
   floor: number | null;
-  /** The part that was answered from the service's own collection, Unix ms. */
+  /** The part answered from the service's own collection, Unix ms. */
   collected?: { from: number; to: number };
 }
 
@@ -420,7 +420,7 @@ export interface Exchanges {
   totalSupported: number;
   totalActive: number;
   exchangeStatus: Record<string, "active" | "maintenance" | "offline" | "limited">;
-  /** Exchanges whose books come through a library, and its name. */
+  /** Exchanges whose books are provided by a library, and its name. */
   via: Record<string, string>;
 }
 
@@ -461,13 +461,13 @@ export interface CredentialsCheck {
   accountInfo?: Record<string, any>;
 }
 
-/** What the handlers of a session are called with; an error that one throws ends `run`. */
+/** The handlers of a session; an error thrown by one ends `run`. */
 export interface SessionOptions {
-  /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
+  /** Consecutive failures before `Unavailable` is thrown; null, the default, for no limit. */
   attemptsMax?: number | null;
-  /** Seconds after which a connection that is silent is given up; 10 by default. A ping is sent after half of it. */
+  /** Seconds of silence before a connection is closed; 10 by default. A ping is sent after half of this time. */
   silenceMaxS?: number;
-  /** Seconds within which a ping must be answered, or the connection is given up; 10 by default. */
+  /** Seconds within which a ping must be answered, or the connection is closed; 10 by default. */
   pingTimeoutS?: number;
   /** Ends `run`. */
   signal?: AbortSignal;
@@ -476,7 +476,7 @@ export interface SessionOptions {
   view?: (view: View, message: Record<string, any> | null) => void;
   /** The last subscribe was accepted; the reply is as on the wire. */
   accepted?: (view: View, reply: Record<string, any>) => void;
-  /** The subscription as it was before stays. */
+  /** The previous subscription remains. */
   refused?: (view: View, error: Refused) => void;
   /** Any other message, such as `data_limit_warning`. */
   notice?: (message: DataLimitWarning | Record<string, any>) => void;
@@ -507,30 +507,30 @@ export interface DataLimitWarning {
 export class Session {
   /** Characters of all messages so far. */
   readonly receivedCharacters: number;
-  /** Hold connections until `stop`; throws what ends the session for good. */
+  /** Keep connections open until `stop`; throws errors that end the session permanently. */
   run(): Promise<void>;
   stop(): void;
-  /** Milliseconds since the connection delivered anything; 0 without a connection. */
+  /** Milliseconds since the last message; 0 without a connection. */
   readonly silentMs: number;
   /** Subscribe to a symbol, or to another `view` of it, or change the options of that subscription. */
   subscribe(symbol: string, options?: BookOptions): View;
   unsubscribe(symbol: string, view?: string | null): void;
   has(symbol: string, view?: string | null): boolean;
-  /** The reply to one message, both as they are on the wire; asked again on the next connection if this one ends before. */
+  /** The reply to one message, both in their wire form; repeated on the next connection if this one ends first. */
   ask(message: Record<string, any>): Promise<Record<string, any>>;
-  /** The merged book of a symbol, once; options that are absent are those of its subscription. */
+  /** The merged book of a symbol, once; missing options are those of its subscription. */
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
   exchanges(): Promise<Exchanges>;
   pairs(): Promise<AllPairs>;
   pairs(exchange: string): Promise<ExchangePairs>;
-  /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is given up. */
+  /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is closed. */
   ping(): Promise<number>;
 }
 
 /** A client of one service for one API key. */
 export class Onebook {
   constructor(url: string, apiKey: string, options?: ClientOptions);
-  /** The newest view of each symbol for ever, across reconnects; leaving the loop closes. */
+  /** The newest view of each symbol, indefinitely and across reconnects; leaving the loop closes the connection. */
   watch(symbols: Symbols, options?: WatchOptions): AsyncGenerator<WatchedView, void, void>;
   session(options?: SessionOptions): Session;
   /** The merged book of one symbol, once. */
@@ -538,11 +538,11 @@ export class Onebook {
   exchanges(): Promise<Exchanges>;
   pairs(): Promise<AllPairs>;
   pairs(exchange: string): Promise<ExchangePairs>;
-  /** What the key has received of its monthly allowance. */
+  /** The key's usage of its monthly allowance. */
   usage(): Promise<KeyUsage>;
   health(): Promise<Health>;
   validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
-  /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
+  /** Every record, newest first; ends with `Refused` if some are missing, unless `partialAllowed`. */
   transactions(
     exchange: string | string[],
     types?: string[] | string,
@@ -554,7 +554,7 @@ export class Onebook {
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
-  /** What happens, for ever and across reconnects: each record once, and again when it changes. */
+  /** New records, indefinitely and across reconnects: each once, and again when it changes. */
   followTransactions(
     exchange: string | string[],
     types?: string[] | string,

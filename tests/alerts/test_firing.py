@@ -18,6 +18,7 @@ from prometheus_client import REGISTRY
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from clocks import made_of
 from disks import small_disk
 from e2e.service import client_of, key_of, node_on, settings_in
 from e2e.test_outage import HOLDER
@@ -26,6 +27,7 @@ from gateway.attack import frame, raw
 from nodes.servers import nats_server
 from onebook import app, core, metrics
 from onebook.app.node import upkeep
+from onebook.clock import SYSTEM_CLOCK
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.gateway import GatewayLimits
 from onebook.http import HttpTimeouts
@@ -37,10 +39,15 @@ from onebook.ops import backup, preflight
 from onebook.simulator import DIALECTS, SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
+from onebook.store.leases import Lease
+from onebook.store.rows import CollectedRow, RangeRow
 from onebook.streams import streams
+from onebook.transactions.bybit import BYBIT
+from onebook.transactions.collected import list_name, part_name
 from onebook.transactions.credentials import Credentials
 from ops.test_doctor_faults import certificate
 from steady import PATIENCE_S, waited_s
+from transactions.following import Following
 
 from .promtool import NAMES, firing, needed, scrape
 
@@ -431,8 +438,8 @@ async def transactions_of(folder, **limits):
                 )
                 http.headers["Authorization"] = f"Bearer {answer.json()['session_token']}"
 
-                async def ask(count, of="trades"):
-                    body = {"exchange": "bybit", "transaction_types": [of]}
+                async def ask(count, of="trades", **fields):
+                    body = {"exchange": "bybit", "transaction_types": [of], **fields}
                     answers = await asyncio.gather(
                         *(http.post("/api/v1/transactions", json=body) for _ in range(count))
                     )
@@ -469,6 +476,73 @@ async def test_a_row_of_a_transaction_that_does_not_fit_the_mapping(tmp_path):
         exchange.account.withdrawals.entries[-1].facts.created_ms = "not a time"
         assert await ask(1, "withdrawals") == [200]
         await alerts.fires("OnebookTransactionsUnreadable")
+
+
+@fires("OnebookTransactionsNotCollected")
+async def test_an_account_that_is_not_collected_any_more(tmp_path):
+    async with transactions_of(tmp_path, collect_every=0.5) as (exchange, _, alerts):
+        exchange.faults.rate, exchange.faults.kinds = 1.0, ("403",)
+        await alerts.fires("OnebookTransactionsNotCollected")
+
+
+async def keep_damaged(node):
+    """Store a record of each list that has trades, with a body that is none."""
+    now_ms = time.time_ns() // 1_000_000
+    lease = Lease("collect/mainnet/bybit", "tests", now_ms + DAY_MS)
+    assert await node.store.leases.acquire(lease, now_ms)
+    store, place = node.store.collected, ("bybit", "mainnet")
+    row = CollectedRow("id", now_ms - DAY_MS, "spot_orders", False, False, b"damaged")
+    for each in node.transactions.adapters["bybit"].sources.values():
+        if each.type == row.type:
+            kept = await store.add_list(*place, list_name(each))
+            part = await store.add_list(*place, part_name(each))
+            whole = RangeRow(0, now_ms)
+            await store.write(lease, kept.list_id, [row], [(part.list_id, whole)])
+
+
+@fires("OnebookTransactionsCollectionUnreadable")
+async def test_collected_records_that_are_damaged(tmp_path):
+    async with transactions_of(tmp_path) as (_, ask, alerts):
+        await keep_damaged(alerts.node)
+        assert await ask(1, source="collected") == [500]
+        await alerts.fires("OnebookTransactionsCollectionUnreadable")
+
+
+@asynccontextmanager
+async def account_followed(folder, clock=SYSTEM_CLOCK):
+    """An account that is followed in the process of a node, whose alerts are watched."""
+    now_ms = time.time_ns() // 1_000_000
+    secret = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
+    exchange = SimulatedBybit(Account(History(now_ms - 2 * DAY_MS, now_ms)), [secret])
+    fields = {"api_key": secret.api_key, "secret": secret.secret}
+    async with (
+        serving(exchange) as url,
+        watched(folder) as (_, alerts),
+        Following(BYBIT, {"mainnet_url": url}, fields, clock=clock) as node,
+    ):
+        follower = await node.follow(transaction_types=["trades"], start_time=now_ms - DAY_MS)
+        async with asyncio.timeout(PATIENCE_S):
+            while not follower.streamed:
+                await asyncio.sleep(0.05)
+        yield exchange, alerts
+
+
+@fires("OnebookTransactionsStreamMissing")
+async def test_a_private_stream_that_is_refused(tmp_path):
+    async with account_followed(tmp_path) as (exchange, alerts):
+        exchange.streams.refusing = True
+        exchange.streams.drop()
+        await alerts.fires("OnebookTransactionsStreamMissing")
+
+
+@fires("OnebookTransactionsLiveBehind")
+async def test_an_account_that_cannot_be_followed_for_long(tmp_path):
+    ahead_ms = 0
+    clock = made_of(wall_ms=lambda: time.time_ns() // 1_000_000 + ahead_ms)
+    async with account_followed(tmp_path, clock) as (exchange, alerts):
+        exchange.faults.rate, exchange.faults.kinds = 1.0, ("403",)
+        ahead_ms = 3_600_000
+        await alerts.fires("OnebookTransactionsLiveBehind")
 
 
 # Exchanges

@@ -11,13 +11,13 @@ from onebook.feeds.ccxt.client import (
     DECIMAL_PLACES,
     TEXTS_MAX,
     TICK_SIZE,
-    Extent,
+    ErrorScope,
     Texts,
     best,
+    classify_error,
+    describe_error,
     precision_of,
     rows,
-    verdict_of,
-    words_of,
     writer,
 )
 from onebook.model import Reason
@@ -122,20 +122,20 @@ def test_a_step_that_is_none_is_no_precision(precision):
 def test_what_an_exception_of_ccxt_means():
     errors = pytest.importorskip("ccxt.base.errors")
     expected = {
-        errors.ChecksumError: (Extent.BOOK, Reason.CHECKSUM),
-        errors.InvalidNonce: (Extent.BOOK, Reason.GAP),
-        errors.ExchangeError: (Extent.BOOK, Reason.GAP),
-        errors.BadSymbol: (Extent.REFUSAL, Reason.REFUSED),
-        errors.PermissionDenied: (Extent.REFUSAL, Reason.REFUSED),
-        errors.OnMaintenance: (Extent.CONNECTION, Reason.MAINTENANCE),
-        errors.RateLimitExceeded: (Extent.CONNECTION, Reason.RATE_LIMITED),
-        errors.RequestTimeout: (Extent.CONNECTION, Reason.DISCONNECTED),
-        ConnectionResetError: (Extent.CONNECTION, Reason.DISCONNECTED),
-        KeyError: (Extent.BOOK, Reason.GAP),
+        errors.ChecksumError: (ErrorScope.BOOK, Reason.CHECKSUM),
+        errors.InvalidNonce: (ErrorScope.BOOK, Reason.GAP),
+        errors.ExchangeError: (ErrorScope.BOOK, Reason.GAP),
+        errors.BadSymbol: (ErrorScope.REFUSAL, Reason.REFUSED),
+        errors.PermissionDenied: (ErrorScope.REFUSAL, Reason.REFUSED),
+        errors.OnMaintenance: (ErrorScope.CONNECTION, Reason.MAINTENANCE),
+        errors.RateLimitExceeded: (ErrorScope.CONNECTION, Reason.RATE_LIMITED),
+        errors.RequestTimeout: (ErrorScope.CONNECTION, Reason.DISCONNECTED),
+        ConnectionResetError: (ErrorScope.CONNECTION, Reason.DISCONNECTED),
+        KeyError: (ErrorScope.BOOK, Reason.GAP),
     }
-    assert {kind: tuple(verdict_of(kind("x"))) for kind in expected} == expected
-    assert words_of(errors.BadSymbol("no\n such\tpair " + "x" * 500)).startswith(
+    assert {kind: tuple(classify_error(kind("x"))) for kind in expected} == expected
+    assert describe_error(errors.BadSymbol("no\n such\tpair " + "x" * 500)).startswith(
         "BadSymbol: no such pair xxx"
     )
-    assert len(words_of(errors.BadSymbol("x" * 500))) == 200
-    assert words_of(KeyError()) == "KeyError"
+    assert len(describe_error(errors.BadSymbol("x" * 500))) == 200
+    assert describe_error(KeyError()) == "KeyError"

@@ -346,7 +346,7 @@ async def test_nodes_of_another_version_are_refused_clearly(tmp_path, caplog):
         await here.fresh(subscriber)
         with caplog.at_level(logging.ERROR, "onebook.nodes"):
             feeds.bus.publish(feeds.node.presence.subjects.heartbeats, encode_heartbeat(STRANGER))
-            await eventually(lambda: 7 in node.supervisor.presence.members.strangers)
+            await eventually(lambda: 7 in node.supervisor.presence.members.incompatible)
         said = [each for each in caplog.records if each.levelno >= logging.ERROR]
         (line,) = {each.message for each in said if each.name.startswith("onebook.nodes")}
         assert line.startswith("Node old-one (Onebook 9.9) speaks version 99")
@@ -362,7 +362,7 @@ async def test_a_gateway_whose_only_feeds_node_is_of_another_version_says_so(tmp
         heartbeats = node.supervisor.presence.subjects.heartbeats
         async with NatsBus(here.settings("gateway").nats, name="test") as bus:
             bus.publish(heartbeats, encode_heartbeat(STRANGER))
-            await eventually(lambda: 7 in node.supervisor.presence.members.strangers)
+            await eventually(lambda: 7 in node.supervisor.presence.members.incompatible)
         async with httpx.AsyncClient(trust_env=False) as http:
             problems = (await http.get(f"{node.url}/readyz")).json()["problems"]
         assert problems[-1] == (

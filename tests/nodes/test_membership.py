@@ -165,7 +165,7 @@ def test_another_version_is_a_stranger():
     view = members()
     view.received(beat(ME, sent_s=1.0), 1.0)
     assert not view.received(beat(2, wire=wire.VERSION + 1), 1.0)
-    assert set(view.strangers) == {2}
+    assert set(view.incompatible) == {2}
     assert set(view.alive(NodeRole.FEEDS)) == {ME}
 
 
@@ -183,7 +183,7 @@ def test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another(monk
     monkeypatch.undo()
     view = members()
     view.received(heartbeat_of(payload), 1.0)
-    assert set(view.strangers) == {2}
+    assert set(view.incompatible) == {2}
 
 
 def test_a_stranger_is_forgotten_when_it_falls_silent_or_says_that_it_goes():
@@ -191,11 +191,11 @@ def test_a_stranger_is_forgotten_when_it_falls_silent_or_says_that_it_goes():
     for stranger in (2, 3):
         view.received(beat(stranger, wire=wire.VERSION + 1), 1.0)
     view.received(beat(3, wire=wire.VERSION + 1, state=NodeState.GONE), 1.0)
-    assert set(view.strangers) == {2}
+    assert set(view.incompatible) == {2}
     now, _ = pass_time(view, 1.0, 0.85, [ME])
-    assert set(view.strangers) == {2}
+    assert set(view.incompatible) == {2}
     _, changed = pass_time(view, now, 0.25, [ME])
-    assert not view.strangers
+    assert not view.incompatible
     assert not changed
 
 

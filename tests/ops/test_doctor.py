@@ -19,6 +19,7 @@ from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.commands import app as commands
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import Settings
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -35,6 +36,8 @@ from onebook.ops.doctor import (
     skew_s,
 )
 from onebook.store import AuditedChange, Store
+from onebook.transactions.collected import CollectedIdentity, Collection
+from onebook.transactions.collector import CollectedAccount
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 
@@ -104,6 +107,42 @@ async def test_secrets_that_do_not_belong_to_the_database_are_found(tmp_path: Pa
     ]
 
 
+async def test_what_is_wrong_with_a_collection_is_found(tmp_path: Path) -> None:
+    tables = {"collect_every": 3_600, "master_key_file": str(tmp_path / "master_key")}
+    settings = settings_in(tmp_path, transactions=tables)
+    await made(settings)
+    account = CollectedAccount.of("bybit")
+    late = ("collection", Severity.WARNING)
+    assert bad(await database_findings(settings)) == [late]  # never collected
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    async with Store(settings.store.url) as store:
+        vault = Vault(store.credentials, master_keys(settings.transactions))
+        collection = Collection(store.collected, vault)
+
+        async def told(**facts: str) -> list[str]:
+            for name, value in facts.items():
+                await store.facts.put(getattr(account, name), value)
+            found = await database_findings(settings)
+            return [each.message for each in found if each.check == "collection"]
+
+        (fresh,) = await told(fact=str(now_ms - 3 * 3_600_000 + 60_000))
+        assert fresh.startswith("bybit (mainnet) was collected 2:59:")
+        assert (late in bad(await database_findings(settings))) is False
+        (old,) = await told(fact=str(now_ms - 4 * 3_600_000))
+        assert "was collected 4:00:" in old
+        assert "collect_every is 3600 s" in old
+        (failed,) = await told(problem_fact="The exchange refused.")
+        assert failed.endswith("was not whole: The exchange refused.")
+        await told(problem_fact="", fact=str(now_ms))
+        doubtful = CollectedIdentity("key", doubtful=True)
+        await collection.keep_identity(*account.place, doubtful)
+        _, replaced = await told()
+        assert "API key of bybit (mainnet) was replaced" in replaced
+        await vault.make_data_key("collected transactions")
+    (tmp_path / "master_key").unlink()
+    assert ("collection", Severity.FAULT) in bad(await database_findings(settings))
+
+
 def test_what_others_can_read_or_write_is_found(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     file = tmp_path / "onebook.toml"
@@ -138,6 +177,27 @@ def test_what_a_killed_restore_left_beside_the_database_is_found(tmp_path: Path)
     assert [each.advice for each in found] == [
         f"rm -r {left}; the next backup or restore to {tmp_path} removes it too."
     ]
+
+
+def test_a_directory_of_exports_that_is_nearly_full_is_found(tmp_path: Path) -> None:
+    size = 1 << 20
+    settings = settings_in(tmp_path)
+    limited = settings.transactions.model_copy(update={"exports_bytes_max": size})
+    settings = settings.model_copy(update={"transactions": limited})
+
+    def found() -> list[tuple[Severity, str]]:
+        every = local_findings(settings, [], None)
+        return [(each.state, each.message) for each in every if each.check == "exports"]
+
+    assert found() == []
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    (folder / "okx-mainnet-0f-2024Q1.export").write_bytes(bytes(size // 2))
+    assert [state for state, _ in found()] == [Severity.OK]
+    (folder / "okx-mainnet-0f-2024Q2.export").write_bytes(bytes(size * 45 // 100))
+    ((state, message),) = found()
+    assert state is Severity.WARNING
+    assert message.endswith("Further exports will be refused.")
 
 
 def test_faults_of_the_settings_and_a_public_port_without_tls_are_found(tmp_path: Path) -> None:

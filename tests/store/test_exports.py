@@ -26,15 +26,6 @@ async def test_a_job_is_written_and_changed(store: Store) -> None:
     assert await store.exports.jobs("okx", "demo", JOB.owner) == []
 
 
-async def test_old_jobs_of_some_states_are_forgotten(store: Store) -> None:
-    await store.exports.put(JOB)
-    await store.exports.put(replace(JOB, name="2023Q4", state="empty"))
-    await store.exports.put(replace(JOB, name="2023Q3", changed_at_ms=NOW_MS + 10))
-    assert await store.exports.forget(NOW_MS + 1, ("requested", "failed")) == 1
-    left = await store.exports.jobs("okx", "mainnet", JOB.owner)
-    assert [each.name for each in left] == ["2023Q3", "2023Q4"]
-
-
 async def test_a_budget_is_a_rolling_window(store: Store) -> None:
     async def spend(at_ms: int) -> int | None:
         return await store.exports.spend("okx", units=2, period_ms=DAY_MS, now_ms=at_ms)

@@ -5,6 +5,7 @@ import time
 
 from msgspec import json
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -33,7 +34,7 @@ def now_ms():
 class Following:
     """One node: a service without a gateway."""
 
-    def __init__(self, definition, urls, credentials, *, store=None, **limits):
+    def __init__(self, definition, urls, credentials, *, store=None, clock=SYSTEM_CLOCK, **limits):
         self.name = definition.entry.name
         self.store = store or MemoryStore()
         self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
@@ -45,6 +46,7 @@ class Following:
             self.vault,
             cursor_secret=b"a secret of the tests",
             settings=settings,
+            clock=clock,
             live_limits=LiveLimits(**(FAST | limits)),
         )
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from client.place import Place
 from clocks import SleepingClock
 from disks import filled, small_disk
-from onebook.cli.fetching import Wanted, fetch_here, fetch_there
+from onebook.cli.fetching import FetchRequest, fetch_here, fetch_there
 from onebook.client import Unavailable
 from onebook.clock import SYSTEM_CLOCK
 from onebook.errors import ExchangeFailed
@@ -197,9 +197,9 @@ def test_real_processes_at_once_have_one_limit(tmp_path: Path) -> None:
     assert max(times) - min(times) > 2.0
 
 
-def everything(folder: Path) -> Wanted:
+def everything(folder: Path) -> FetchRequest:
     now_ms = time.time_ns() // 1_000_000
-    return Wanted(
+    return FetchRequest(
         exchange="bybit", types=[], testnet=False, start_ms=now_ms - 30 * DAY_MS,
         end_ms=now_ms - 60_000, verify=False, output=folder / "a.jsonl", form="jsonl",
     )  # fmt: skip

@@ -27,6 +27,7 @@ from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.transactions.adapter import PendingExport
 from onebook.transactions.export import FORMS
 from onebook.transactions.reconciliation import (
     Break,
@@ -425,6 +426,15 @@ class TestFetch:
 def test_a_bar_that_only_waits_says_so() -> None:
     assert fetching.doing("Bybit", 0.0) == fetching.doing("Bybit", 1.0) == "fetching"
     assert fetching.doing("Bybit", 41.2) == "waiting for Bybit's rate limit, 42 s"
+
+
+def test_a_bar_that_waits_for_an_export_says_for_which() -> None:
+    made = PendingExport("okx", "OKX", "2024 Q1", 1_000)
+    said = "waiting for OKX's export of 2024 Q1, requested 3 min ago"
+    assert fetching.doing("OKX", 41.2, [made], now_ms=181_000) == said
+    new = PendingExport("okx", "OKX", "2023 Q4", None)
+    assert fetching.doing("OKX", 0.0, [new]) == "waiting for OKX's export of 2023 Q4"
+    assert fetching.doing("OKX", 0.0, [made, new, new], now_ms=181_000) == f"{said} (2 more)"
 
 
 def test_a_proof_is_put_in_words() -> None:

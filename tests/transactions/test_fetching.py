@@ -1,7 +1,6 @@
 """A history fetched from a service is the one that the operator's host fetches."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -9,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from client.place import ACCOUNT, Place, place
-from onebook.cli.fetching import FetchOutcome, Wanted, all_kept, fetch_here, fetch_there
+from onebook.cli.commands import app
+from onebook.cli.fetching import FetchOutcome, FetchRequest, all_kept, fetch_here, fetch_there
 from onebook.client import Refused, Unavailable
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import SimulatedKey
@@ -20,9 +21,9 @@ from onebook.transactions.export import FORMS
 from transactions.exporting import needed
 
 
-def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wanted:
+def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> FetchRequest:
     now_ms = time.time_ns() // 1_000_000
-    return Wanted(
+    return FetchRequest(
         exchange="bybit",
         types=list(types),
         testnet=False,
@@ -34,7 +35,7 @@ def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wa
     )
 
 
-async def both(rig: Place, one: Wanted) -> tuple[FetchOutcome, bytes, FetchOutcome, bytes]:
+async def both(rig: Place, one: FetchRequest) -> tuple[FetchOutcome, bytes, FetchOutcome, bytes]:
     here = await fetch_here(one, None)
     first = one.output.read_bytes()
     one.output.unlink()
@@ -168,15 +169,16 @@ def test_a_service_is_fetched_from_without_the_packages_of_a_server(tmp_path: Pa
     assert "ONEBOOK_KEY" in run("--url", "http://127.0.0.1:9", "--key", "")
 
 
-async def command(*words: str, key: str = "") -> tuple[int | None, str]:
+async def command(*words: str, key: str = "") -> tuple[int, str]:
     """Run a command beside the node of this process; returns its status and what it printed."""
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "onebook", *words,
-        env={**os.environ, "ONEBOOK_KEY": key, "COLUMNS": "200"},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    printed, _ = await running.communicate()
-    return running.returncode, printed.decode()
+    done = await asyncio.to_thread(
+        CliRunner().invoke,
+        app,
+        words,
+        env={"ONEBOOK_KEY": key, "COLUMNS": "200"},
+        prog_name="onebook",
+    )
+    return done.exit_code, done.output
 
 
 async def test_an_account_is_verified_alike_here_and_by_a_service(

@@ -495,7 +495,7 @@ def test_lists_of_markets_that_cannot_be_had_cost_nothing(
     caplog.set_level(logging.WARNING)
     assert story(work)["transactions"] == whole
     assert "could not be loaded: " in caplog.text
-    assert "exchange_error: Bybit could not answer in time." in caplog.text
+    assert "exchange_error: Bybit did not answer in time." in caplog.text
 
 
 def test_credentials_that_are_not_there() -> None:

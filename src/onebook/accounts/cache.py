@@ -293,7 +293,7 @@ class KeyCache:
         self._polled_at_ms = now_ms
 
     def expired(self, now_ms: int) -> list[str]:
-        """Return, once, the ids of the keys that expired."""
+        """Return the ids of newly expired keys; each is returned once."""
         due = [key_id for key_id, at_ms in self._expiring_at_ms.items() if at_ms <= now_ms]
         for key_id in due:
             del self._expiring_at_ms[key_id]

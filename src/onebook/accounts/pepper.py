@@ -228,7 +228,9 @@ def changing(path: Path) -> Iterator[None]:
         finally:
             os.close(folder)
     except BlockingIOError:
-        raise ConfigError(f"Another command changes the pepper file {path}; try again.") from None
+        raise ConfigError(
+            f"Another command is changing the pepper file {path}; try again."
+        ) from None
     except OSError as error:
         raise ConfigError(f"The pepper file {path} cannot be used: {error.strerror}.") from None
 

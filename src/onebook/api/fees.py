@@ -1,4 +1,4 @@
-"""The taker fees of an API key, which `fees: "key"` in a subscription refers to."""
+"""The taker fees of an API key, used by subscriptions with `fees: "key"`."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ class KeyFees(AnswerBody):
 
 
 class FeesRequest(BaseModel):
-    """A new table, in place of the key's."""
+    """A table that replaces the key's."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,7 +45,7 @@ class FeesRequest(BaseModel):
     responses=errors(*NO_SESSION, RateLimitExceeded, InternalError, ServiceUnavailable),
 )
 async def fees(session: Caller) -> KeyFees:
-    """Return the table of the session's key; it is empty until one is set."""
+    """Return the table of the session's key; empty until one is set."""
     return KeyFees(fees=session.key.fees)
 
 

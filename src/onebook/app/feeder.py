@@ -170,7 +170,7 @@ async def running(
             bus,
             listener.getsockname()[:2],
         )
-        node.presence.located(feeder.url)
+        node.presence.set_url(feeder.url)
         await stack.enter_async_context(node)
         await stack.enter_async_context(_probes(feeder, listener))
         log.info("Onebook %s listens on %s.", __version__, feeder.url)

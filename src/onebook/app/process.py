@@ -119,7 +119,7 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 
 class SettingsDiff(NamedTuple):
-    """The changed settings: those now in effect, and those that need a restart."""
+    """The changed settings: those in effect now, and those that need a restart."""
 
     applied: list[str]
     restart: list[str]

@@ -11,8 +11,8 @@ from onebook.cli.operator import (
     ConfigFile,
     Reason,
     change,
-    desk,
     fields,
+    operator_store,
     print_accounts,
     print_json,
     print_keys,
@@ -38,7 +38,7 @@ def create(
     """
 
     async def work() -> AccountRow:
-        async with desk(config, create=True) as (_store, admin):
+        async with operator_store(config, create=True) as (_store, admin):
             return await admin.create_account(username, change(reason))
 
     _show(run(work()), as_json)
@@ -53,7 +53,7 @@ def list_accounts(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """
 
     async def work() -> list[AccountRow]:
-        async with desk(config) as (store, _admin):
+        async with operator_store(config) as (store, _admin):
             return await store.accounts.list_accounts()
 
     accounts = run(work())
@@ -72,7 +72,7 @@ def show(username: Username, as_json: AsJson = False, config: ConfigFile = None)
     """
 
     async def work() -> tuple[AccountRow, list[KeyRow]]:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.account(username), await admin.keys(username, now_ms())
 
     account, keys = run(work())
@@ -108,7 +108,7 @@ def resume(
 
 
 async def _move(username: str, action: str, reason: str, config: ConfigFile) -> AccountRow:
-    async with desk(config) as (_store, admin):
+    async with operator_store(config) as (_store, admin):
         return await admin.move_account(username, action, change(reason))
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 from onebook.accounts.admin import Admin
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.dates import now_ms, past_ms
-from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
+from onebook.cli.operator import AsJson, ConfigFile, operator_store, print_json
 from onebook.clock import iso_ms
 from onebook.errors import NotFound
 from onebook.model import DAY_MS
@@ -45,7 +45,7 @@ def audit_command(
     since_ms = max(0, past_ms(since, now_ms()))
 
     async def work() -> list[ChangeRow]:
-        async with desk(config) as (store, admin):
+        async with operator_store(config) as (store, admin):
             found = None if subject is None else await _subject(admin, subject)
             return await store.audit.changes(
                 found, since_ms=since_ms, until_ms=now_ms() + DAY_MS, rows_max=limit

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from onebook.accounts.billing import BillingLine, Period, billing_lines, current_lines
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import day_end_ms, day_ms, now_ms
-from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
+from onebook.cli.operator import AsJson, ConfigFile, operator_store, print_json
 from onebook.config import load
 from onebook.model import DAY_MS
 
@@ -63,7 +63,7 @@ async def _lines(
     span: Period | None, account: str | None, at_ms: int, config: ConfigFile
 ) -> list[BillingLine]:
     allowance_bytes = load(config).accounts.allowance_bytes
-    async with desk(config) as (store, admin):
+    async with operator_store(config) as (store, admin):
         keys = await admin.keys(account, at_ms)
         if span is None:
             used_bytes = await store.usage.between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)

@@ -125,7 +125,7 @@ class LazyCommands(TyperGroup):
         """Find the command named by the arguments and import it."""
         name, command, rest = super().resolve_command(ctx, args)
         found = loaded(name) if name and command else command
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by `main` for the imports
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` set it for the imports
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return name, found, rest
 

@@ -47,7 +47,7 @@ Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet creden
 Demo = Annotated[bool, typer.Option("--demo", help="Use the credentials of the demo account.")]
 
 
-class Safe(NamedTuple):
+class OpenVault(NamedTuple):
     """The opened vault and the settings with the exchanges' addresses."""
 
     vault: Vault
@@ -56,17 +56,17 @@ class Safe(NamedTuple):
 
 
 @asynccontextmanager
-async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe]:
+async def open_vault(file: Path | None, *, create: bool = False) -> AsyncIterator[OpenVault]:
     """Open the vault in the configured store."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
         await require_database(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
         with naming(settings.transactions.master_key_file):
-            yield Safe(Vault(store.credentials, masters), settings.transactions, store)
+            yield OpenVault(Vault(store.credentials, masters), settings.transactions, store)
 
 
-def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
+def exchange_service(opened: OpenVault, *, cursor_secret: bytes = b"") -> Transactions:
     """The transaction service for commands: without HTTP and without cursors."""
     # No share of the limits is reserved: this process has only one user.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
@@ -81,7 +81,7 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
     )
 
 
-def collection_of(opened: Safe) -> Collection:
+def collection_of(opened: OpenVault) -> Collection:
     """The collected transactions of the exchange accounts."""
     sealed = opened.settings.collect_encrypted
     return Collection(opened.store.collected, opened.vault, sealed=sealed)
@@ -135,7 +135,7 @@ def set_credentials(
             _show_account(info)
             _refuse_powers(info, may_withdraw=may_withdraw, may_trade=may_trade)
             credentials = Credentials(**{**info.found, **fields})
-        async with safe(config, create=True) as opened:
+        async with open_vault(config, create=True) as opened:
             asks = sys.stdin.isatty() and not yes
             if asks and await opened.vault.has(exchange, environment):
                 typer.confirm(f"Replace the {exchange} {environment} credentials?", abort=True)
@@ -220,7 +220,7 @@ def check(
 async def _checked_here(
     exchange: str, file: Path | None, *, testnet: bool, demo: bool
 ) -> Validation:
-    async with safe(file) as opened:
+    async with open_vault(file) as opened:
         service = exchange_service(opened)
         try:
             return await service.validate(exchange, testnet=testnet, demo=demo)
@@ -274,7 +274,7 @@ def list_credentials(as_json: AsJson = False, config: ConfigFile = None) -> None
     """
 
     async def work() -> list[Any]:
-        async with safe(config) as opened:
+        async with open_vault(config) as opened:
             return list(await opened.vault.listed())
 
     rows = [
@@ -297,7 +297,7 @@ def rotate(config: ConfigFile = None) -> None:
     """
 
     async def work() -> int:
-        async with safe(config) as opened:
+        async with open_vault(config) as opened:
             count = await opened.vault.rotate()
             await opened.store.audit.record(change(""), "rotate_master_key", "credentials")
             return count
@@ -319,7 +319,7 @@ def remove(
     environment = environment_of(testnet=testnet, demo=demo)
 
     async def work() -> bool:
-        async with safe(config) as opened:
+        async with open_vault(config) as opened:
             return await opened.vault.remove(exchange, environment, change=change(""))
 
     if not run(work()):

@@ -238,7 +238,7 @@ def _stated(report: ExchangeReport, name: str) -> str:
 
 
 def _fast_prices(report: ExchangeReport) -> str:
-    """Summarise the checks of the fast best prices, and how much earlier they are known."""
+    """Summarise the checks of the fast best prices, and their lead over the depth."""
     fast = report.fast_prices
     if fast is None:
         return "-"

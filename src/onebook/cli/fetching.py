@@ -40,7 +40,7 @@ T = TypeVar("T")
 _SUMMARY: Final = b'{"type":"summary"'
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class FetchRequest(Struct, frozen=True, kw_only=True):
     """The records to fetch, and the file for them.
 
     Args:
@@ -104,10 +104,10 @@ class Summary(Struct, frozen=True):
     verification: Verification | None = None
 
 
-async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
+async def fetch_here(wanted: FetchRequest, config: Path | None) -> FetchOutcome:
     """Fetch with the operator's credentials, from the exchange."""
     with require_server("transactions fetch", "use --url to fetch from a service"):
-        from onebook.cli.credentials import exchange_service, safe
+        from onebook.cli.credentials import exchange_service, open_vault
         from onebook.transactions.request import TransactionsRequest
     request = TransactionsRequest(
         exchange=wanted.exchange,
@@ -119,7 +119,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
         source=wanted.source,
         verify=wanted.verify,
     )
-    async with safe(config) as opened:
+    async with open_vault(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
             if wanted.output is None:
@@ -163,7 +163,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
             await service.close()
 
 
-async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
+async def fetch_there(wanted: FetchRequest, url: str, key: str) -> FetchOutcome:
     """Fetch from a service, with an API key.
 
     Raises:
@@ -262,7 +262,7 @@ def doing(
     """Text of the progress bar; shows when the fetch waits for an export or a rate limit."""
     if exports:
         newest = exports[0]
-        text = f"waiting for {newest.exchange}'s export of {newest.name}"
+        text = f"waiting for {newest.display}'s export of {newest.name}"
         if newest.requested_at is not None:
             now_ms = SYSTEM_CLOCK.wall_ms() if now_ms is None else now_ms
             minutes = max(0, now_ms - newest.requested_at) // MINUTE_MS
@@ -273,7 +273,7 @@ def doing(
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
-def every_type(wanted: Wanted, types: Mapping[str, Iterable[str]]) -> list[str]:
+def every_type(wanted: FetchRequest, types: Mapping[str, Iterable[str]]) -> list[str]:
     """The types to verify: by default all types of the exchange, including holdings."""
     if wanted.types or not isinstance(wanted.exchange, str):
         return wanted.types
@@ -303,7 +303,7 @@ def _display(listed: list[dict[str, Any]], exchange: str | list[str]) -> str:
 
 
 def _types(
-    listed: list[dict[str, Any]], wanted: Wanted, coverage: Iterable[Coverage]
+    listed: list[dict[str, Any]], wanted: FetchRequest, coverage: Iterable[Coverage]
 ) -> tuple[str, ...]:
     """The types of the exchanges that were read."""
     names = [str(entry.account) for entry in coverage if entry.account]
@@ -316,7 +316,7 @@ def _types(
 
 
 @contextmanager
-def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
+def _part(wanted: FetchRequest, display: str) -> Iterator[Writer]:
     """Write a temporary file, which replaces the target unless an exception is raised."""
     if wanted.output is None:
         yield NoFile()

@@ -25,8 +25,8 @@ from onebook.cli.operator import (
     ConfigFile,
     Reason,
     change,
-    desk,
     fields,
+    operator_store,
     print_json,
     print_keys,
     size_bytes,
@@ -71,7 +71,7 @@ def create(
     expires_at_ms = None if expires is None else until_ms(expires, made.now_ms)
 
     async def work() -> NewKey:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.create_key(username, tier, made, expires_at_ms=expires_at_ms)
 
     _print_new(run(work()), as_json)
@@ -90,7 +90,7 @@ def list_keys(
     """
 
     async def work() -> list[KeyRow]:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.keys(account, now_ms())
 
     keys = run(work())
@@ -109,7 +109,7 @@ def show(key: KeyName, as_json: AsJson = False, config: ConfigFile = None) -> No
     """
 
     async def work() -> KeyRow:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.key(key, now_ms())
 
     _print_key(run(work()), as_json)
@@ -177,7 +177,7 @@ def change_key(
     allowance_bytes = size_bytes(allowance) if own and allowance is not None else None
 
     async def work() -> KeyRow:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.change_key(
                 key,
                 change(reason),
@@ -215,7 +215,7 @@ def fees(
     given = _fees_of(table or [])
 
     async def work() -> KeyRow:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             if given or clear:
                 return await admin.change_fees(key, given, change(reason))
             return await admin.key(key, now_ms())
@@ -263,7 +263,7 @@ def rotate(
     overlap_ms = span_ms(overlap)
 
     async def work() -> NewKey:
-        async with desk(config) as (_store, admin):
+        async with operator_store(config) as (_store, admin):
             return await admin.rotate_key(key, change(reason), overlap_ms=overlap_ms)
 
     _print_new(run(work()), as_json)
@@ -303,7 +303,7 @@ def rotate_pepper_command(
     file = settings.pepper_file
 
     async def work() -> tuple[str, list[KeyRow]]:
-        async with desk(config) as (store, _admin):
+        async with operator_store(config) as (store, _admin):
             if prepare:
                 with changing(file):
                     return prepare_pepper(file, await store.accounts.list_peppers()), []
@@ -342,7 +342,7 @@ def rotate_pepper_command(
 
 
 async def _move(key: str, action: str, reason: str, config: ConfigFile) -> KeyRow:
-    async with desk(config) as (_store, admin):
+    async with operator_store(config) as (_store, admin):
         return await admin.move_key(key, action, change(reason))
 
 

@@ -10,8 +10,8 @@ EXIT_OUTPUT = 2
 def main() -> None:
     """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # While modules are imported there is nothing to clean up: Ctrl-C ends the process without a
-        # traceback. The command itself gets Python's handler back.
+        # During imports there is nothing to clean up, so Ctrl-C ends the process without a
+        # traceback. The command runs with Python's own handler again.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from onebook.cli.commands import app
     from onebook.errors import DISK_FULL

@@ -59,7 +59,7 @@ _SIZE = re.compile(r"(\d{1,19})(|MiB|GiB|TiB)", re.ASCII)
 Reason = Annotated[str, typer.Option(help="Reason for the change, for the audit log.")]
 
 
-class Desk(NamedTuple):
+class OperatorStore(NamedTuple):
     """An open store and the operator's operations."""
 
     store: Store
@@ -100,14 +100,16 @@ def _missing(path: Path | None) -> bool:
 
 
 @asynccontextmanager
-async def desk(file: Path | None, *, create: bool = False) -> AsyncIterator[Desk]:
+async def operator_store(
+    file: Path | None, *, create: bool = False
+) -> AsyncIterator[OperatorStore]:
     """Open the configured store."""
     settings = config.load(file).store
     async with Store(settings.url) as store:
         await require_database(store, settings.pepper_file, create=create)
         pepper = load_pepper(settings.pepper_file)
         await require_same_pepper(store, pepper)
-        yield Desk(store, Admin(store, pepper))
+        yield OperatorStore(store, Admin(store, pepper))
 
 
 def change(reason: str) -> AuditedChange:

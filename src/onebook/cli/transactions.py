@@ -16,7 +16,7 @@ from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year
 from onebook.cli.fetching import (
     WAIT_SHOWN_S,
     FetchOutcome,
-    Wanted,
+    FetchRequest,
     doing,
     fetch_here,
     fetch_there,
@@ -143,7 +143,7 @@ def fetch(
     start_ms, end_ms = _range_ms(since, until, year, zone)
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
-    wanted = Wanted(
+    wanted = FetchRequest(
         exchange=_accounts(exchange),
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
@@ -182,7 +182,7 @@ def verify_command(
     """
     zone = zone_of(time_zone)
     start_ms, end_ms = _range_ms(since, until, year, zone)
-    wanted = Wanted(
+    wanted = FetchRequest(
         exchange=_accounts(exchange),
         types=[],
         testnet=testnet,
@@ -322,7 +322,7 @@ def follow(
         fail(error.message)
 
 
-def _fetch(wanted: Wanted, url: str, key: str, config: Path | None, zone: tzinfo) -> None:
+def _fetch(wanted: FetchRequest, url: str, key: str, config: Path | None, zone: tzinfo) -> None:
     require_service_key(url, key)
     try:
         outcome = run(fetch_there(wanted, url, key) if url else fetch_here(wanted, config))
@@ -446,13 +446,13 @@ async def collect_here(
 ) -> list["Collected"]:
     """Collect accounts with the operator's credentials."""
     with require_server("transactions collect"):
-        from onebook.cli.credentials import exchange_service, safe
+        from onebook.cli.credentials import exchange_service, open_vault
         from onebook.transactions.collector import Collector
         from onebook.transactions.request import environment_of
     environment = environment_of(testnet=testnet, demo=demo)
     names = [exchange] if isinstance(exchange, str) else exchange
     done = []
-    async with safe(config) as opened:
+    async with open_vault(config) as opened:
         service = exchange_service(opened)
         collector = Collector(service, opened.store.facts, settings=opened.settings)
         try:
@@ -471,13 +471,13 @@ async def collect_here(
 async def forget_here(
     account: str, before_ms: int | None, *, testnet: bool, demo: bool, config: Path | None
 ) -> "Forgotten":
-    """Delete what was collected of an account."""
+    """Delete the collected records of an account."""
     with require_server("transactions forget"):
-        from onebook.cli.credentials import exchange_service, safe
+        from onebook.cli.credentials import exchange_service, open_vault
         from onebook.transactions.collector import CollectedAccount, Collector
         from onebook.transactions.request import environment_of
     wanted = CollectedAccount.of(account, environment_of(testnet=testnet, demo=demo))
-    async with safe(config) as opened:
+    async with open_vault(config) as opened:
         service = exchange_service(opened)
         try:
             collector = Collector(service, opened.store.facts, settings=opened.settings)

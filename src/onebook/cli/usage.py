@@ -13,7 +13,7 @@ from onebook.accounts.usage import (
 )
 from onebook.cli.common import console, print_fields, reported, run, size
 from onebook.cli.dates import now_ms
-from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
+from onebook.cli.operator import AsJson, ConfigFile, operator_store, print_json
 from onebook.config import load
 
 BAR_WIDTH = 40
@@ -45,7 +45,7 @@ def usage(
 async def _report(name: str, config: ConfigFile) -> UsageReport:
     at_ms = now_ms()
     allowance_bytes = load(config).accounts.allowance_bytes
-    async with desk(config) as (store, admin):
+    async with operator_store(config) as (store, admin):
         key = key_of(await admin.key(name, at_ms))
         used_bytes = await stored_usage(store, key, at_ms)
     return usage_report(key, used_bytes, allowance_bytes=allowance_bytes, now_ms=at_ms)

@@ -32,8 +32,8 @@ class SubscribeOptions(TypedDict, total=False):
     coverage: bool  # price up to which the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
     fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
-    net: bool  # levels by the price after the fee
-    within: str  # only levels within so many basis points of the mid, as decimal text
+    net: bool  # levels by price after the fee
+    within: str  # only levels within this many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
     on: Literal["best", "crossing"]  # an update only when a best price, or a crossing, changes
     crossings: str  # with fees: exchanges that cross, with at least this profit in percent

@@ -38,7 +38,7 @@ from onebook.routes import Route, RoutePart
 CHECKSUM_LEVELS = 25
 LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
-NEEDS_COVERAGE = "How far each exchange's book is known is not in this view: request coverage=True."
+NEEDS_COVERAGE = "This view lacks the known range of each exchange's book: request coverage=True."
 
 
 class ViewSide(list[BookLevel], BookLevels):

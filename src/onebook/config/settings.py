@@ -325,16 +325,21 @@ class TransactionSettings(Section):
     `onebook transactions collect` collects."""
     collect_encrypted: bool = False
     """Whether to encrypt collected records and exports, with keys that are encrypted like exchange
-    credentials. What was stored earlier stays as it is."""
+    credentials. Data stored earlier stays as it is."""
     collected_records_max: int = Field(10_000_000, ge=1, le=1_000_000_000)
     """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
-    exports_dir: Path = Field(default_factory=lambda: data_dir() / "exports")
-    """Directory for the files of exports that an exchange makes on request, such as OKX's older
-    bills."""
+    exports_dir: Path | None = None
+    """Directory for export files that exchanges create on request, such as OKX's older bills.
+    Default: `exports` beside `master_key_file`."""
     exports_bytes_max: int = Field(2 << 30, ge=1 << 20, le=1 << 42)
-    """Maximum bytes of that directory; when it is full, further exports are refused."""
+    """Maximum bytes of `exports_dir`; when it is full, further exports are refused."""
     exports_days: int = Field(400, ge=1, le=3_650)
-    """Days after which a file that no answer has used is deleted. It can be requested again."""
+    """Days after which an unused export file is deleted. It can be requested again."""
+
+    @property
+    def exports_folder(self) -> Path:
+        """The directory of exports."""
+        return self.exports_dir or self.master_key_file.parent / "exports"
 
     @field_validator("master_key")
     @classmethod

@@ -67,6 +67,7 @@ from onebook.exchanges.kit import (
     Scope,
     SeededEngine,
     Sequence64,
+    ServerTime,
     combined_updates,
     control_reader,
     decode,
@@ -152,6 +153,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=100,
+    time=ServerTime("/api/v3/time", "serverTime"),
     tops=True,
     limits=ExchangeLimits(
         topics=200,  # of 1024 allowed: a lost socket must not cost an hour of REST budget

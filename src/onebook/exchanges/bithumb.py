@@ -1,7 +1,7 @@
 """Bithumb spot (API 2): Upbit's protocol (`upbit`) with long names; the best 15 levels a side.
 
 Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and the pages on
-addresses, requests and connections beside it.
+addresses, requests and connections next to it.
 
 Confirmed:
 

@@ -42,7 +42,7 @@ Checked in 2026-11: ccxt and hummingbot use `diff_order_book`, and nothing newer
 was found.
 
 Unconfirmed: that the time of a body is that of its book, and not of the answer; that the error for
-too many requests says so in words that `roster.RATE_LIMITS` has; how many requests and connections
+too many requests contains a phrase of `roster.RATE_LIMITS`; how many requests and connections
 are too many.
 """
 

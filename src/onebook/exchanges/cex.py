@@ -220,7 +220,7 @@ EXCHANGE: Final = Exchange(
         # The list costs one of the same 100 points, but counts as 20 here, as everywhere.
         fetches=(Limit(40, 60.0, Scope.ADDRESS),),
     ),
-    heartbeat=Heartbeat(b'{"e":"ping"}', every_s=5.0),  # of 10 s by the page
+    heartbeat=Heartbeat(b'{"e":"ping"}', every_s=5.0),  # the page requires 10 s
     silence_max_s=15.0,  # a pong is due within 10 s
     snapshot_s=20.0,
 )

@@ -4,7 +4,7 @@ An alternative to `coinbase` (`feeds.overrides.coinbase.channel = "advanced"`) i
 frames matters more than small frames: the books are those of Coinbase Exchange, but each message of
 a connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
-`websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
+`websocket-rate-limits` next to it, and the AsyncAPI document of 2026.
 
 Confirmed:
 

@@ -11,9 +11,9 @@ Confirmed:
     limits: never: our choice, but `req` once in 100 ms
 
 
-Sequencing: deltas are buffered from the acknowledgement until the requested whole book arrives. The
-first delta after it has its `seqNum` as `prevSeqNum`, and each later delta that of the delta
-before. A delta is the difference of two windows, so if the whole book falls between the two, it is
+Sequencing: deltas are buffered from the acknowledgement until the requested whole book arrives. In
+the first delta after it, `prevSeqNum` is its `seqNum`; in each later delta, that of the previous
+delta. A delta is the difference of two windows, so if the whole book falls between the two, it is
 requested again.
 
 Frames, each a binary message in gzip; numbers are JSON numbers, small and large ones with an
@@ -40,15 +40,15 @@ printed in 2023).
 
 `mbp.20` is the same channel with 20 levels, sent at each change of them ("tick by tick": the page,
 and its announcement of 2020-06) with the `seqNum` of the market: its best prices are those of this
-number. It is a chain like the other one, with a whole book of its own (`sync.Shallow`), and is
-subscribed once the 150 levels are there. A side that did not change is absent from its frames. Of
-`mbp.5` the announcement names nine pairs only, and `market.$symbol.bbo` needs another socket.
+number. It has its own chain and whole book (`sync.Shallow`), and is subscribed once the 150
+levels have arrived. A side that did not change is absent from its frames. For
+`mbp.5` the announcement names only nine pairs, and `market.$symbol.bbo` needs another socket.
 
-Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`, which need
-more digits than a book can hold (`DIGITS_MAX`). Amounts, but not prices, are therefore cut toward
-zero at the 8th decimal; amounts above zero but below 10^-8 become 10^-8. One of the ten books
-recorded in 2021 has amounts with 9 digits before the point and amounts with 11 behind it, so a cut
-at the 12th decimal would not be enough.
+Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` next to `16.08`, which
+need more digits than a book can hold (`DIGITS_MAX`). Amounts, but not prices, are therefore cut
+toward zero at the 8th decimal; amounts above zero but below 10^-8 become 10^-8. One of the ten
+books recorded in 2021 has amounts with 9 digits before the point and amounts with 11 after it, so a
+cut at the 12th decimal would not be enough.
 
 Unconfirmed: that `seqNum` counts the same states with 20 and with 150 levels (`onebook.fusing`
 compares them), and that all pairs have 20 levels; the close after two unanswered pings (the page)

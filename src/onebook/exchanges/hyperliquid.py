@@ -1,7 +1,7 @@
 """Hyperliquid spot: whole books, 5 levels every 500 ms or 20 every 5 s, best prices at each block.
 
 Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
-(`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
+(`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` next to it.
 
 Confirmed:
 

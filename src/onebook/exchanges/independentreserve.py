@@ -1,7 +1,7 @@
 """Independent Reserve spot: 100 levels a side in real time, snapshot on the socket.
 
 Pages: https://github.com/independentreserve/websockets/blob/master/orderbook-snapshot.md (the book
-and how to keep it), the README beside it (heartbeats, errors) and, for the list,
+and how to keep it), the README next to it (heartbeats, errors) and, for the list,
 https://www.independentreserve.com/features/api (REST). ccxt's watchOrderBook and frames recorded in
 2026-09 agree.
 

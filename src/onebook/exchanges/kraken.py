@@ -146,7 +146,7 @@ def control(frame: bytes) -> Event:
     if message.success:
         return Accepted([symbol_of([message.result])])
     if message.error.startswith("Already subscribed"):
-        return Ignored(known=True)  # two requests crossed; without a snapshot the feed repeats it
+        return Ignored(known=True)  # requests crossed; the feed retries without a snapshot
     return RequestRejected(f"{message.symbol} {message.error}".lstrip())
 
 

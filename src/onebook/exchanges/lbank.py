@@ -24,7 +24,7 @@ Both sides send pings; the answer to ours proves that a socket is alive. ccxt 4.
 GoCryptoTrader read the same frames; ccxt notes that protocol pings are not answered reliably, so
 ours is the JSON one. The time zone follows from the page's own example (`2018-08-03T17:32:00` is
 1533288720) and from a frame that ccxt quotes. The perpetuals' socket is another product; in a wire
-probe of 2026-09 its books of quiet pairs stood still. The list of pairs has no state and no
+probe of 2026-09 its books of quiet pairs stopped changing. The list of pairs has no state and no
 perpetuals.
 
 As of 2026-11 one client says that only the server needs to ping. We do both, since an unnecessary

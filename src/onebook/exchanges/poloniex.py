@@ -71,7 +71,7 @@ from onebook.exchanges.kit import (
 
 CHANNEL: Final = "book_lv2"
 EVENTS: Final = ("subscribe", "unsubscribe", "pong")
-SETTLED: Final = ("Already subscribed", "Not subscribed")  # two requests crossed
+SETTLED: Final = ("Already subscribed", "Not subscribed")  # two requests crossed on the wire
 
 
 class Item(Struct, gc=False, rename="camel"):

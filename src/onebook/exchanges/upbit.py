@@ -1,7 +1,7 @@
 """Upbit spot (Korea): the best 30 levels a side, whole in every frame.
 
 Pages: https://docs.upbit.com/kr/reference/websocket-orderbook and `websocket-guide`, `rate-limits`,
-`list-market-pairs` beside it. sg-, id- and th-api.upbit.com belong to other exchanges.
+`list-market-pairs` next to it. sg-, id- and th-api.upbit.com belong to other exchanges.
 
 Confirmed:
 

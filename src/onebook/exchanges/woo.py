@@ -2,7 +2,7 @@
 
 Pages: https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10 (`orderbook10`: 10
 levels, pushed every 200 ms); `websocket_introduction`, `subscribe`, `Unsubscribe`,
-`public_data/orderbook` beside it.
+`public_data/orderbook` next to it.
 
 **The book contains retail-only orders (RPI)**. They match orders from WOO X's own apps and copy
 trading, but never orders by API. In recordings of perpetuals the spread with them was 11 ppm, and

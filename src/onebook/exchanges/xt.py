@@ -1,7 +1,7 @@
 """XT.com spot: the whole book as diffs every 100 ms, seeded by REST.
 
 Pages: https://doc.xt.com/docs/spot/WebSocket%20Public/IncrementalDepth, `OrderbookManage`,
-`RequestMessageFormat` and `Heartbeat` beside it, and `Market/GetDepthData` for the body.
+`RequestMessageFormat` and `Heartbeat` next to it, and `Market/GetDepthData` for the body.
 
 Confirmed:
 

@@ -1,8 +1,8 @@
-"""Requests the time of an exchange now and then, to bound the offset of its clock.
+"""Requests an exchange's time at intervals, to bound the offset of its clock.
 
-Two requests a minute while books of the exchange are followed: the first may have to open a
-connection, and the second measures the round trip alone. They are deferrable: without spare budget
-they are left out. A failure means only that the error of the offset grows, and is then unknown.
+While books of the exchange are followed, it sends two requests a minute: the first may have to open
+a connection, so that the second measures only the round trip. Without spare budget they are
+skipped. After a failure the error of the offset grows, and finally becomes unknown.
 """
 
 import logging
@@ -17,11 +17,11 @@ from onebook.rest import Rest
 from onebook.skew import ClockSkew
 
 ASK_S: Final = 60.0  # mean time between requests
-SPREAD: Final = 0.5  # by which it varies, so that exchanges are not asked together
-FIRST_S: Final = 5.0  # until the first request, at most
-REQUESTS: Final = 2  # in a row
-TOTAL_S: Final = 5.0  # an answer that takes longer bounds nothing
-BYTES_MAX: Final = 16_384  # of an answer
+SPREAD: Final = 0.5  # random variation, so that exchanges are not queried together
+FIRST_S: Final = 5.0  # maximum wait before the first request
+REQUESTS: Final = 2  # consecutive requests
+TOTAL_S: Final = 5.0  # a slower answer bounds nothing
+BYTES_MAX: Final = 16_384  # maximum of an answer
 log = logging.getLogger("onebook.feeds")
 
 
@@ -29,7 +29,7 @@ class ServerClock:
     """Measures the clock of one exchange until it is cancelled.
 
     Args:
-        exchange: Its facts; `time` is its request.
+        exchange: The exchange's facts; `time` describes the request.
         rest: Sends the requests.
         skew: Receives the measurements.
         clock: Times the waits.
@@ -55,14 +55,14 @@ class ServerClock:
         self._jitter = jitter
 
     async def run(self) -> None:
-        """Ask for the time again and again."""
+        """Request the time at intervals."""
         await self._clock.sleep(FIRST_S * self._jitter())
         while True:
             await self.ask()
             await self._clock.sleep(ASK_S * (1.0 + SPREAD * (self._jitter() - 0.5)))
 
     async def ask(self) -> None:
-        """Ask for the time, unless other requests need the budget."""
+        """Request the time, unless other requests need the budget."""
         weight = self._request.weight
         for _ in range(REQUESTS):
             if not self._rest.spares(self._url, weight):

@@ -44,11 +44,11 @@ class Seed:
     """State of one seeded book: its reach when it was filled, and the requests since."""
 
     __slots__ = (
+        "catch_up_by",
         "dead",
         "due_at",
         "filled_at",
         "next_at",
-        "owed_by",
         "pending",
         "probed",
         "reaches",
@@ -61,7 +61,7 @@ class Seed:
         self.filled_at = 0.0
         self.next_at = 0.0  # earliest time of the next request
         self.retry_at = 0.0  # earliest time of the next probe, after a failed one
-        self.owed_by = NEVER  # deadline for the stream to reach the body's state
+        self.catch_up_by = NEVER  # deadline for the stream to reach the body's state
         self.pending = False  # whether a body was requested
         self.due_at = NEVER  # deadline of its arrival
         self.unanswered = 0  # consecutive unanswered requests
@@ -89,10 +89,10 @@ class Reseeds:
         seed.unanswered = 0
         seed.reaches = (book.core.reach(0), book.core.reach(1))
         seed.filled_at = now
-        seed.owed_by = NEVER
+        seed.catch_up_by = NEVER
         seed.next_at = max(seed.next_at, now + self._limits.reseed_min_s)
         if self._connector.position(book.instrument) is StreamPosition.BEHIND:
-            seed.owed_by = now + self._limits.dead_stream_s
+            seed.catch_up_by = now + self._limits.dead_stream_s
 
     def requested(self, instrument: Instrument, now: float) -> None:
         """Record that a body was requested."""
@@ -130,7 +130,7 @@ class Reseeds:
         """Count a dead stream; return the count since it last delivered."""
         seed = self._seed(instrument)
         seed.dead += 1
-        seed.owed_by = NEVER
+        seed.catch_up_by = NEVER
         seed.pending = seed.probed = False
         return seed.dead
 
@@ -140,12 +140,12 @@ class Reseeds:
         position = self._connector.position(book.instrument)
         if position is StreamPosition.CURRENT:
             seed.dead = 0
-            seed.owed_by = NEVER
-        elif now >= seed.owed_by:
+            seed.catch_up_by = NEVER
+        elif now >= seed.catch_up_by:
             return ReseedNeed.DEAD
         if seed.pending:
             return ReseedNeed.UNANSWERED if now >= seed.due_at else ReseedNeed.FINE
-        if seed.owed_by != NEVER:
+        if seed.catch_up_by != NEVER:
             return ReseedNeed.FINE
         if seed.unanswered and now >= seed.next_at:
             return ReseedNeed.RESEED

@@ -129,7 +129,7 @@ class Supervisor:
         self._surplus: dict[str, dict[Instrument, None]] = {name: {} for name in exchanges}
         self._homes: dict[Instrument, Feed] = {}
         self._running: dict[str, list[Running]] = {name: [] for name in exchanges}
-        self._clocks: dict[str, asyncio.Task[None]] = {}  # measure the clocks of exchanges in use
+        self._clocks: dict[str, asyncio.Task[None]] = {}  # measure exchanges' clocks
         self._stopping: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._tls: ssl.SSLContext | None = None
@@ -341,7 +341,7 @@ class Supervisor:
             self._place(each)
 
     def _follow_clock(self, exchange: Exchange) -> None:
-        """Measure the clock of an exchange whose first connection is opened."""
+        """Start measuring the clock of an exchange when its first connection opens."""
         name = exchange.name
         if exchange.time is None or name in self._clocks or self.stats[name].recorded:
             return

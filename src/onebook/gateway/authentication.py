@@ -63,7 +63,7 @@ class Charges:
         """Charge the bytes delivered to a connection since the last call, if it has a key."""
         self._charge((connection,))
 
-    def hand_over(self, connection: ClientPort) -> None:
+    def charge_written(self, connection: ClientPort) -> None:
         """Charge all bytes written to a connection, acknowledged or not, before its key changes.
 
         The new key is charged only for later bytes; bytes sent without a key are free.
@@ -303,7 +303,7 @@ class Authenticator:
                 return effects.connection_limit(
                     connections_max, now=self._now(), message_id=verdict.message_id
                 )
-            self._charges.hand_over(connection)
+            self._charges.charge_written(connection)
             self.leave(connection)
             self._connections.join_key(key.key_id, connection)
             metrics.move_tier(_tier(processor.key), key.tier)

@@ -75,7 +75,7 @@ log = logging.getLogger("onebook.gateway")
 access = logging.getLogger(logs.ACCESS)
 
 
-class Occupied(Protocol):
+class HeldSlot(Protocol):
     """A slot of a connection limit."""
 
     def leave(self) -> None:
@@ -152,7 +152,7 @@ class ClientConnection(asyncio.Protocol):
         self._parts = parts
         self._server_connections = server_state.connections
         self._handshake: Handshake | None = parts.upgrader.begin()
-        self._slots: tuple[Occupied, ...] = ()  # released when the socket is closed
+        self._slots: tuple[HeldSlot, ...] = ()  # released when the socket is closed
         self._deadline_s = NEVER  # deadline of the present state
         self.address = ""
         self.code = ABNORMAL
@@ -219,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
         if self.state is not ConnectionState.CLOSED:
             self._move(ConnectionEvent.STOPPED)
 
-    def hold_slot(self, slot: Occupied) -> None:
+    def hold_slot(self, slot: HeldSlot) -> None:
         """Hold a slot of the address's limit until the socket is closed."""
         self._slots += (slot,)
 
@@ -280,7 +280,7 @@ class ClientConnection(asyncio.Protocol):
         self._deadline_s = NEVER
         self.execute(authentication_timeout(now=self._parts.now()))
 
-    def _send_going(self, _: object) -> None:
+    def _send_draining(self, _: object) -> None:
         self.end(CloseCode.DRAINING, "the node stops")
 
     def _count_offence(self, _: object) -> None:
@@ -614,7 +614,7 @@ ACTIONS: Final[dict[Action, Callable[[ClientConnection, Any], None]]] = {
     Action.APPLY_VERDICT: ClientConnection._apply_verdict,
     Action.DROP_DEADLINE: ClientConnection._drop_deadline,
     Action.REFUSE_LATE: ClientConnection._refuse_late,
-    Action.SEND_GOING: ClientConnection._send_going,
+    Action.SEND_DRAINING: ClientConnection._send_draining,
     Action.COUNT_OFFENCE: ClientConnection._count_offence,
     Action.RELEASE: ClientConnection._release,
     Action.AWAIT_CLOSE: ClientConnection._start_close_timeout,

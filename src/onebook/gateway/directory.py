@@ -22,7 +22,7 @@ from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
 
-KEPT_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
+CACHE_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
 SIMILAR_MAX: Final = 12  # candidates; the requested exchanges may not trade all of them
 ACTIVE: Final = "active"
@@ -50,7 +50,7 @@ class GatewaySupervisor(BookSupervisor, Protocol):
 
 
 class Directory:
-    """Lists of exchanges and pairs for clients; long lists are encoded at most once in `KEPT_S`.
+    """Lists of exchanges and pairs for clients; long lists are encoded at most once in `CACHE_S`.
 
     Args:
         catalogue: The instruments of all exchanges.
@@ -120,7 +120,7 @@ class Directory:
         """Return the `data` of a `pairs_data` message, for one exchange or for all."""
         now = self._monotonic()
         kept_at, data = self._kept.get(exchange, (float("-inf"), b""))
-        if now - kept_at > KEPT_S:
+        if now - kept_at > CACHE_S:
             data = _encode(self._one(exchange) if exchange is not None else self._all())
             self._kept[exchange] = now, data
         return data
@@ -197,10 +197,10 @@ def stream_key(
 
 
 def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
-    """Return the table that a client sent or named, by our names of the exchanges.
+    """Return the client's table of fees, sent or named, by our exchange names.
 
     Raises:
-        CommandRefused: A fee is invalid, the name of an exchange unknown, or the key has no table.
+        CommandRefused: A fee is invalid, an exchange is unknown, or the key has no table.
     """
     if isinstance(fees, str):
         if not key_fees:
@@ -383,10 +383,10 @@ def _without_zeros(number: Decimal) -> str:
 
 
 def _least_profit(percent: str) -> str:
-    """Return a least profit in percent in canonical form.
+    """Return a minimum profit in percent in canonical form.
 
     Raises:
-        CommandRefused: It is negative, or no decimal number within the limits of fees.
+        CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
         shortest = fee_text(percent)

@@ -333,7 +333,7 @@ class Fanout:
         """Streams whose updates a slow consumer has missed, each with the view's name."""
         return frozenset(self._missed.get(client, ()))
 
-    def resent(self, client: ClientOutput, stream: Stream, view: str | None) -> int:
+    def take_skipped(self, client: ClientOutput, stream: Stream, view: str | None) -> int:
         """Record that a client gets the newest book; return the number of states it skipped."""
         missed = self._missed.get(client)
         if missed is None or (stream, view) not in missed:

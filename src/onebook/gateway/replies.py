@@ -541,9 +541,9 @@ class MemberTimes(Struct, frozen=True):
 
 
 class CrossingEntry(Struct, frozen=True, kw_only=True):
-    """A pair of exchanges of which one bids more, after both fees, than the other asks.
+    """A pair of exchanges: one bids more, after both fees, than the other asks.
 
-    An entry that `ended` has only the two exchanges and how long it lasted.
+    An entry that `ended` has only the two exchanges and the duration.
     """
 
     phase: Annotated[
@@ -552,9 +552,9 @@ class CrossingEntry(Struct, frozen=True, kw_only=True):
     ]
     buy: Annotated[str, about("Where to buy.", "okx")]
     sell: Annotated[str, about("Where to sell.", "kraken")]
-    lasted_ms: Annotated[int, about("Milliseconds since the update with which it began.", 240)]
+    lasted_ms: Annotated[int, about("Milliseconds since the update in which it began.", 240)]
     amount: Annotated[
-        float | UnsetType, about("What can be bought and sold with the least profit.", 0.35)
+        float | UnsetType, about("The amount that can be traded at the least profit.", 0.35)
     ] = UNSET
     buy_limit: Annotated[
         float | UnsetType, about("The highest price to pay, before the fee.", 97312)
@@ -632,8 +632,8 @@ class BookData(Struct, frozen=True):
     crossings: Annotated[
         list[CrossingEntry] | UnsetType,
         about(
-            "With crossings: the pairs of exchanges that cross after fees, the most profitable "
-            "first, at most 32; those that ended come first, once."
+            "With crossings: at most 32 pairs of exchanges that cross after fees. Pairs that have "
+            "just ended come first, once; then the most profitable."
         ),
     ] = UNSET
     times: Annotated[
@@ -704,7 +704,7 @@ class BestUpdate(Struct, tag="best", frozen=True):
 
 
 class CrossingUpdate(BestUpdate, tag="crossing", frozen=True):
-    """The crossings and the best levels, with `on: crossing` and `mode: delta`; complete, too."""
+    """The crossings and the best levels, with `on: crossing` and `mode: delta`; complete."""
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
@@ -803,6 +803,16 @@ class ValidationResponse(
     timestamp: ActionTimestamp
 
 
+class AwaitedExport(Struct, forbid_unknown_fields=True):
+    """An export that the exchange has not finished yet."""
+
+    exchange: Exchange
+    name: Annotated[str, about("Name of the export.", "2024 Q1")]
+    requested_at: Annotated[
+        int | None, about("When it was requested, Unix ms; null: not yet.", 1_700_299_000_000)
+    ]
+
+
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
     """Progress of a transaction subscription."""
 
@@ -813,6 +823,10 @@ class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fie
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
     timestamp: ActionTimestamp
+    exports: Annotated[
+        list[AwaitedExport] | UnsetType,
+        about("Exports that the exchange is making; the answer lacks what is in them."),
+    ] = UNSET
 
 
 class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fields=True):

@@ -64,7 +64,7 @@ class SubscriptionManager:
         """Send the whole book of a subscription."""
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
-        skipped = self._fanout.resent(client.output, stream, effect.view)
+        skipped = self._fanout.take_skipped(client.output, stream, effect.view)
         whole = with_skipped(stream.full_for(effect.message_id), skipped)
         client.output.send_text(with_view(whole, effect.view))
 

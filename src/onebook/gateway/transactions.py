@@ -29,6 +29,7 @@ from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode_action_refusal, encode_masked, with_id
 from onebook.gateway.replies import (
+    AwaitedExport,
     ExchangesResponse,
     LiveType,
     TransactionComplete,
@@ -168,12 +169,12 @@ class ActionRunner:
         progress = _Progress(self._clock, self._limits.progress_s, send, body)
 
         def received(run: Run | JointRun, batch: list[Record]) -> None:
-            progress(run)
+            progress(run, ended=not batch)
             listener.note(batch)
 
         answer = await self._transactions.fetch(query, key_id=key_id, on_batch=received)
         send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
-        found = json.decode(answer, type=_Outcome)
+        found = json.decode(answer, type=_AnswerEnd)
         listener.covered(found.coverage)
         done = TransactionComplete(
             exchange=query.name,
@@ -255,7 +256,7 @@ _HANDLERS: Final[dict[type, Handler | None]] = {
 }
 
 
-class _Reach(Struct, rename={"from_ms": "from"}):
+class _CoverageOfType(Struct, rename={"from_ms": "from"}):
     """Start of the range read for one type."""
 
     transaction_type: str
@@ -263,13 +264,13 @@ class _Reach(Struct, rename={"from_ms": "from"}):
     account: str = ""
 
 
-class _Outcome(Struct):
+class _AnswerEnd(Struct):
     """Fields of an answer that decide how to continue."""
 
     total_transactions: int
     partial: bool
     next_cursor: str | None
-    coverage: list[_Reach]
+    coverage: list[_CoverageOfType]
 
 
 class _LiveListener:
@@ -300,7 +301,7 @@ class _LiveListener:
                 if record.account is not None and record.account.name == each.query.name:
                     each.note(record)
 
-    def covered(self, coverage: list[_Reach]) -> None:
+    def covered(self, coverage: list[_CoverageOfType]) -> None:
         """Record how far back the history reaches."""
         for entry in coverage:
             for each in self.subscriptions:
@@ -363,9 +364,9 @@ class _Progress:
         self._body = body
         self._sent_s = float("-inf")
 
-    def __call__(self, run: Run | JointRun) -> None:
+    def __call__(self, run: Run | JointRun, *, ended: bool = False) -> None:
         now_s = self._clock.monotonic()
-        if now_s - self._sent_s < self._interval_s:
+        if now_s - self._sent_s < self._interval_s and not ended:
             return
         self._sent_s = now_s
         query = run.query
@@ -377,6 +378,10 @@ class _Progress:
             end_time=query.to_ms,
             waiting_s=round(run.waiting_s, 3),
             timestamp=iso(self._clock.wall_us() // 1_000),
+            exports=[
+                AwaitedExport(each.exchange, each.name, each.requested_at) for each in run.exports
+            ]
+            or UNSET,
         )
         self._send(encode_masked(progress, self._body.id))
 

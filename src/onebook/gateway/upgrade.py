@@ -273,7 +273,7 @@ class AddressSlot:
         """Stop counting the socket; later calls have no effect."""
         address_limiter, self._address_limiter = self._address_limiter, None
         if address_limiter is not None:
-            address_limiter.left(self._address)
+            address_limiter.release(self._address)
 
 
 class AddressLimiter:
@@ -333,7 +333,7 @@ class AddressLimiter:
             "Retry-After": str(retry_after_s),
         }
 
-    def left(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Stop counting a socket of an address; called by its `AddressSlot`."""
         self._sockets[name] -= 1
         if not self._sockets[name]:

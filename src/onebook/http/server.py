@@ -48,7 +48,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise _not_had(host, port, error) from None
+        raise _cannot_listen(host, port, error) from None
     with listener:
         yield listener
 
@@ -71,11 +71,11 @@ def sharing(host: str, port: int) -> Iterator[socket.socket]:
         try:
             bound.bind((host, port))
         except OSError as error:
-            raise _not_had(host, port, error) from None
+            raise _cannot_listen(host, port, error) from None
         yield bound
 
 
-def _not_had(host: str, port: int, error: OSError) -> ConfigError:
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.")
 
 

@@ -56,7 +56,7 @@ class CountedSocket:
         counted, self._counted = self._counted, None
         if counted is None:
             return
-        counted.left()
+        counted.release()
         if self._slot is not None:
             self._slot.leave()
 
@@ -105,7 +105,7 @@ class Sockets:
             return self._address_limiter.socket_headers(RETRY_AFTER_S)
         return {"Retry-After": str(RETRY_AFTER_S)}
 
-    def left(self) -> None:
+    def release(self) -> None:
         """Stop counting a socket; called by its `CountedSocket`."""
         self.count -= 1
         SOCKETS.set(self.count)

@@ -288,7 +288,7 @@ class OrderBooks:
 
     async def __aenter__(self) -> Self:
         if self._engine is not None:
-            raise RuntimeError("This order book is open already.")
+            raise RuntimeError("This order book is already open.")
         async with AsyncExitStack() as stack:
             engine = BookEngine(
                 self.exchanges, feeds=self._feeds, streams=self._streams, record=self._record

@@ -128,7 +128,7 @@ class FeedsNode:
     async def drain(self, timeout_s: float) -> None:
         """Hand over all books to other nodes; return when done or after `timeout_s`."""
         self._draining = True
-        self.presence.become(NodeState.DRAINING)
+        self.presence.set_state(NodeState.DRAINING)
         try:
             async with asyncio.timeout(timeout_s):
                 await self._handed_over.wait()

@@ -197,7 +197,7 @@ class RemoteListReader:
         return True
 
 
-class Followed:
+class RemoteBook:
     """A book that this gateway follows; `unfollow` ends its NATS subscription."""
 
     __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unused_since")
@@ -250,7 +250,7 @@ class RemoteSupervisor:
         self._request_timeout_s = request_timeout_s
         self._clock = clock
         self._wants = LocalInterest(node)
-        self._followed: dict[BookKey, Followed] = {}
+        self._followed: dict[BookKey, RemoteBook] = {}
         self._announcing = False
         self._pending: dict[BookKey, None] = {}  # books that are out of sync
         self._requests = 0
@@ -381,7 +381,7 @@ class RemoteSupervisor:
 
     # Books
 
-    def _follow(self, key: BookKey, instrument: Instrument) -> Followed:
+    def _follow(self, key: BookKey, instrument: Instrument) -> RemoteBook:
         depth, levels_max = self._catalogue.facts[instrument.exchange]
         self._books.open(instrument, levels_max=levels_max, window=depth, tops=TopCounts())
         replica = Replica(instrument)
@@ -390,7 +390,7 @@ class RemoteSupervisor:
             lambda payload, reply: self._received(followed, payload),
             lambda: self._act(followed, replica.lost()),
         )
-        followed = self._followed[key] = Followed(instrument, replica, unfollow)
+        followed = self._followed[key] = RemoteBook(instrument, replica, unfollow)
         self._wants.add(key.text)
         if not self._announcing:
             self._announcing = True
@@ -398,7 +398,7 @@ class RemoteSupervisor:
         self._place(followed)
         return followed
 
-    def _drop(self, followed: Followed) -> None:
+    def _drop(self, followed: RemoteBook) -> None:
         followed.unfollow()
         del self._followed[followed.key]
         self._pending.pop(followed.key, None)
@@ -412,14 +412,14 @@ class RemoteSupervisor:
         for interest in self._wants.changes():
             self._bus.publish(self.presence.subjects.interest, encode_interest(interest))
 
-    def _place(self, followed: Followed) -> None:
+    def _place(self, followed: RemoteBook) -> None:
         """Update the nodes that may serve a replica's book."""
         members = self.presence.members
         nodes = ranking(followed.key.text, members.serving(followed.key.exchange))
         leaving = ranking(followed.key.text, members.draining())
         self._act(followed, followed.replica.served_by([*nodes, *leaving]))
 
-    def _received(self, followed: Followed, payload: bytes) -> None:
+    def _received(self, followed: RemoteBook, payload: bytes) -> None:
         """Apply a message of a feeds node about a book (the hot path)."""
         self._applied += 1
         replica = followed.replica
@@ -439,7 +439,7 @@ class RemoteSupervisor:
         """Count a rejected message about a book; `frame` is its head, if decoded."""
         self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
-    def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
+    def _act(self, followed: RemoteBook, effects: Sequence[Effect]) -> None:
         """Execute a replica's effects."""
         now = self._clock.monotonic()
         if not apply(effects, self._books, followed.instrument, now):
@@ -448,7 +448,7 @@ class RemoteSupervisor:
             self._pending[followed.key] = None
             self._ask(followed, now)
 
-    def _ask(self, followed: Followed, now: float) -> None:
+    def _ask(self, followed: RemoteBook, now: float) -> None:
         """Request a snapshot if one is due, with a limit of concurrent requests."""
         if self._requests >= REQUESTS_MAX:
             return
@@ -457,7 +457,7 @@ class RemoteSupervisor:
             self._requests += 1
             self._tasks.begin(self._request(followed, node), f"snapshot of {followed.key.text}")
 
-    async def _request(self, followed: Followed, node: int) -> None:
+    async def _request(self, followed: RemoteBook, node: int) -> None:
         try:
             payload = await self._bus.request(
                 self.presence.subjects.request(node, SNAPSHOT),

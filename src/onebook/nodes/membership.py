@@ -109,7 +109,7 @@ class Member:
 class Members:
     """The live nodes, including this one.
 
-    `strangers` are nodes of another wire version, `late` are nodes whose heartbeats arrive late.
+    `incompatible` are nodes of another wire version, `late` are nodes whose heartbeats arrive late.
     Neither are members; both are shown to operators.
 
     Args:
@@ -136,7 +136,7 @@ class Members:
         return self._echoed and self._echo_age_s < self._timeout_s
 
     @property
-    def strangers(self) -> dict[int, NodeHeartbeat]:
+    def incompatible(self) -> dict[int, NodeHeartbeat]:
         """The nodes of another wire version."""
         return {node: member.heartbeat for node, member in self._strangers.items()}
 

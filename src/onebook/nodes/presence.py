@@ -119,7 +119,7 @@ class Presence:
             return ["NATS is unreachable."]
         if members.alive(NodeRole.FEEDS):
             return []
-        for each in members.strangers.values():
+        for each in members.incompatible.values():
             if each.role is NodeRole.FEEDS:
                 return [
                     f"No feeds node that this node can use is alive: {each.name} (Onebook "
@@ -131,7 +131,7 @@ class Presence:
             return [f"The messages of all feeds nodes arrive too late: {', '.join(sorted(late))}."]
         return ["No feeds node is alive."]
 
-    def located(self, url: str) -> None:
+    def set_url(self, url: str) -> None:
         """Set the URL that this node announces."""
         self._me = replace(self._me, url=url)
 
@@ -141,14 +141,14 @@ class Presence:
         return self
 
     async def __aexit__(self, *details: object) -> None:
-        self.become(NodeState.GONE)
+        self.set_state(NodeState.GONE)
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         NODES.clear()
         STRANGERS.set(0)
 
-    def become(self, state: NodeState) -> None:
+    def set_state(self, state: NodeState) -> None:
         """Change the state of this node and publish it at once."""
         self._state = state
         self._send_heartbeat(self._clock.monotonic())
@@ -169,7 +169,7 @@ class Presence:
                     self._send_heartbeat(now)
                 if self.members.tick(now):
                     self._changed()
-                STRANGERS.set(len(self.members.strangers))
+                STRANGERS.set(len(self.members.incompatible))
                 self.on_tick(now)
             except Exception:
                 log.exception("A tick of the node's presence failed.")
@@ -181,7 +181,7 @@ class Presence:
         except WireError as error:
             self.refusals.refused("heartbeat", error, sender_of(payload))
             return
-        strangers, late = self.members.strangers, self.members.late
+        incompatible, late = self.members.incompatible, self.members.late
         if self.members.received(heartbeat, self._clock.monotonic()):
             self._changed()
         now_late = heartbeat.node in self.members.late.keys() - late.keys()
@@ -195,7 +195,7 @@ class Presence:
         if heartbeat.wire == wire.VERSION:
             self.on_heartbeat(heartbeat)
             return
-        new = heartbeat.node in self.members.strangers.keys() - strangers.keys()
+        new = heartbeat.node in self.members.incompatible.keys() - incompatible.keys()
         if new and self.refusals.first("incompatible", heartbeat.node):
             log.error(
                 "Node %s (Onebook %s) speaks version %d of the node protocol, this node version "

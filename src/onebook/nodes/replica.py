@@ -27,7 +27,7 @@ class ReplaceLevels(NamedTuple):
     age_ms: int
 
 
-class Turn(NamedTuple):
+class SetHealth(NamedTuple):
     """Change the book to a health other than live."""
 
     health: Health
@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     detail: str = ""
 
 
-Effect = ReplaceLevels | Delta | TopOfBook | Turn
+Effect = ReplaceLevels | Delta | TopOfBook | SetHealth
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
@@ -140,7 +140,7 @@ class Replica:
             return NOTHING
         self._shown = None
         detail = LOST_NODE if nodes else NO_NODE
-        return (Turn(Health.STALE, Reason.DISCONNECTED, detail),)
+        return (SetHealth(Health.STALE, Reason.DISCONNECTED, detail),)
 
     def received(self, frame: NodeMessage) -> Sequence[Effect]:
         """Process a message that a node published.
@@ -305,12 +305,12 @@ class Replica:
         self._shown = source
         if state.reason == Reason.NOT_WANTED:
             self._forget_number(source)
-            return (Turn(Health.STALE, Reason.DISCONNECTED, MOVED),)
+            return (SetHealth(Health.STALE, Reason.DISCONNECTED, MOVED),)
         try:
             reason = Reason(state.reason)
         except ValueError:
             reason = Reason.DISCONNECTED  # replaces a code of a later release
-        return (Turn(state.health, reason, state.detail),)
+        return (SetHealth(state.health, reason, state.detail),)
 
     def _release(self, source: SourceNode) -> list[Effect]:
         """Process the held messages that follow the current number of the source."""
@@ -342,7 +342,7 @@ class Replica:
         self._forget_number(source, keep=keep)
         self._asked_at = float("-inf")
         if source is self._shown and was_live:
-            return (Turn(Health.STALE, Reason.GAP, LOST_MESSAGE),)
+            return (SetHealth(Health.STALE, Reason.GAP, LOST_MESSAGE),)
         return NOTHING
 
     def _forget_number(self, source: SourceNode, *, keep: bool = False) -> None:

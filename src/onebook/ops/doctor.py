@@ -37,6 +37,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
 from onebook.feeds import enabled
 from onebook.feeds.limits import LIMITS as FEED_LIMITS
+from onebook.model import SECOND_MS
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
 from onebook.nodes.nats import COMMAND_CONNECT_TIMEOUT_S, NatsBus
@@ -45,7 +46,11 @@ from onebook.ops import preflight
 from onebook.ops.backup import abandoned
 from onebook.ops.preflight import missing_extensions
 from onebook.store import Store
+from onebook.transactions.adapter import Environment
+from onebook.transactions.collected import Collection
+from onebook.transactions.collector import CollectedAccount
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.export_files import NEARLY_FULL, ExportFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 FREE_BYTES_MIN: Final = 1 << 30
@@ -55,6 +60,8 @@ OTHERS_WRITE: Final = 0o022
 # Packages whose versions are useful in bug reports.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
+COLLECTIONS_LATE: Final = 3  # intervals without a collection, as in the alert
+KEY_ADVICE: Final = "Restore the master key from the backup of this database."
 SLOW_S: Final = 0.25  # if a write takes longer, usage is also written to the usage file
 
 NATS_ADVICE = "Check nats.servers, the login and the certificates, and that nats-server runs."
@@ -113,6 +120,7 @@ def local_findings(settings: Settings, faults: list[str], file: Path | None) -> 
     yield from _secrets(settings)
     yield from _folders(settings)
     yield from _usage_files(settings)
+    yield from _exports(settings)
     yield from _files_limit(settings)
     yield from _certificate(settings)
     yield from _exposure(settings)
@@ -213,6 +221,27 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     for folder in sorted(folders):
         yield from _folder(folder)
         yield from _abandoned(folder)
+
+
+def _exports(settings: Settings) -> Iterator[Finding]:
+    """Check the directory of exports, if there are any."""
+    ours = settings.transactions
+    files = ExportFiles(
+        ours.exports_folder, bytes_max=ours.exports_bytes_max, days=ours.exports_days
+    )
+    used = files.used_bytes()
+    if not used:
+        return
+    room = f"{used >> 20:,} of {files.bytes_max >> 20:,} MB of exports are in {files.folder}."
+    if used >= files.bytes_max * NEARLY_FULL:
+        yield warning(
+            "exports",
+            f"{room} Further exports will be refused.",
+            "Raise transactions.exports_bytes_max, or delete files there: they can be requested "
+            "again.",
+        )
+    else:
+        yield ok("exports", room)
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
@@ -444,6 +473,49 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
             f"The credentials of {name} can be decrypted.",
             f"Restore the master key, or set them again: onebook credentials set {row.exchange}.",
         )
+    async for each in _collection(settings, store, clock):
+        yield each
+
+
+async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
+    """Check that the collected records can be read and are recent."""
+    ours = settings.transactions
+    collection = Collection(store.collected, Vault(store.credentials, master_keys(ours)))
+    try:
+        await collection.readable()
+    except ConfigError as error:
+        yield fault("collection", f"Collected records cannot be read: {error.message}", KEY_ADVICE)
+    for row in await store.credentials.list_credentials():
+        environment = Environment(row.environment)
+        account = CollectedAccount.of(row.exchange, environment)
+        name = f"{row.exchange} ({row.environment})"
+        command = f"onebook transactions collect --exchange {row.exchange}"
+        last = await store.facts.get(account.fact)
+        problem = await store.facts.get(account.problem_fact)
+        age_s = 0 if last is None else round(clock.wall_ms() - int(last)) // SECOND_MS
+        when = "never" if last is None else f"{timedelta(seconds=age_s)} ago"
+        every_s = ours.collect_every
+        if problem:
+            yield warning(
+                "collection", f"The last collection of {name} was not whole: {problem}", command
+            )
+        elif every_s and (last is None or age_s > COLLECTIONS_LATE * every_s):
+            yield warning(
+                "collection",
+                f"{name} was collected {when}; transactions.collect_every is {every_s:g} s.",
+                f"Start a node, or {command}",
+            )
+        elif last is not None:
+            yield ok("collection", f"{name} was collected {when}.")
+        identity = await collection.identity(*account.place)
+        if identity is not None and identity.doubtful:
+            yield warning(
+                "collection",
+                f"The API key of {name} was replaced, and the exchange does not say to which "
+                "account it belongs.",
+                "If it belongs to another account, store it under another name, and delete the "
+                f"collected records: onebook transactions forget {row.exchange}",
+            )
 
 
 async def _peppers(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:

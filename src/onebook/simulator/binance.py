@@ -46,6 +46,7 @@ class Binance(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
     rules = ExchangeRules(
+        clock=("/api/v3/time", lambda now: {"serverTime": now.ms}),
         states=3,
         spelling=Spelling(price_places=8, amount_places=8),
         messages=(Most(5),),
@@ -134,9 +135,9 @@ class Binance(Dialect):
         return []
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """Return 20 for the instruments; the weight of a book depends on its levels."""
+        """Return 20 for the instruments, 1 for the time; that of a book depends on its levels."""
         if path != "/api/v3/depth":
-            return 20
+            return 1 if path == "/api/v3/time" else 20
         limit = int(query.get("limit", "100"))
         return next((weight for most, weight in self.weights if limit <= most), self.weights[-1][1])
 

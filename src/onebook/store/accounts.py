@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onebook.errors import InvalidRequest
 from onebook.model import KeyStatus, Tier
 from onebook.store.audit import record
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.rows import AccountRow, AuditedChange, KeyRow, PepperRow, Rehashed, SecretRow
 from onebook.store.sessions import end_sessions
 from onebook.store.tables import accounts, key_secrets, keys, open_after, peppers, sessions
@@ -60,7 +60,7 @@ class AccountStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def create_account(self, account: AccountRow) -> None:
         """Add an account.
 
@@ -93,7 +93,7 @@ class AccountStore:
             for row in await self.database.rows(select(accounts).order_by(*order))
         ]
 
-    @whole
+    @uninterrupted
     async def move_account(
         self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
@@ -119,7 +119,7 @@ class AccountStore:
                 )
             return moved_one
 
-    @whole
+    @uninterrupted
     async def create_key(self, key: KeyRow, digest: bytes, *, pepper_id: str = "") -> None:
         """Add a key with the digest of its first secret under a pepper."""
         row = {column.name: getattr(key, column.name) for column in keys.columns}
@@ -165,7 +165,7 @@ class AccountStore:
             found = found.where(keys.c.account_id == account_id)
         return [value_of(row, KeyRow) for row in await self.database.rows(found)]
 
-    @whole
+    @uninterrupted
     async def newest_change(self) -> int:
         """Return the stamp of the newest change, to start polling from."""
         async with self.database.reading() as connection:
@@ -181,7 +181,7 @@ class AccountStore:
             (row.stamp for row in rows), default=after_ms
         )
 
-    @whole
+    @uninterrupted
     async def move_key(
         self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
@@ -204,7 +204,7 @@ class AccountStore:
                 await record(connection, change, "move_key", key_id, before=status, after=following)
             return moved_one
 
-    @whole
+    @uninterrupted
     async def change_key(
         self, key_id: str, tier: Tier, allowance_bytes: int | None, change: AuditedChange
     ) -> None:
@@ -231,7 +231,7 @@ class AccountStore:
                         after=_shown(after),
                     )
 
-    @whole
+    @uninterrupted
     async def change_fees(self, key_id: str, fees: str, change: AuditedChange) -> None:
         """Replace a key's table of taker fees."""
         found = select(keys.c.fees).where(keys.c.key_id == key_id)
@@ -244,7 +244,7 @@ class AccountStore:
             await connection.execute(changing.values(fees=fees, **stamp))
             await record(connection, change, "change_fees", key_id, before=before, after=fees)
 
-    @whole
+    @uninterrupted
     async def rotate_key(
         self,
         key_id: str,
@@ -291,7 +291,7 @@ class AccountStore:
         rows = await self.database.rows(select(peppers).order_by(peppers.c.id))
         return [value_of(row, PepperRow) for row in rows]
 
-    @whole
+    @uninterrupted
     async def first_pepper(self, pepper_id: str, now_ms: int) -> None:
         """Record the first pepper of a database."""
         async with self.database.writing() as connection:
@@ -300,7 +300,7 @@ class AccountStore:
                 row = {"pepper_id": pepper_id, "current_from_ms": now_ms}
                 await connection.execute(peppers.insert().values(row))
 
-    @whole
+    @uninterrupted
     async def rotate_pepper(self, pepper_id: str, change: AuditedChange) -> None:
         """Make another pepper the current one."""
         async with self.database.writing() as connection:
@@ -309,7 +309,7 @@ class AccountStore:
             await connection.execute(peppers.insert().values(row))
             await record(connection, change, "rotate_pepper", pepper_id)
 
-    @whole
+    @uninterrupted
     async def rehash(self, rehashed: Collection[Rehashed], now_ms: int) -> None:
         """Add digests of the same secrets under a newer pepper.
 
@@ -346,7 +346,7 @@ class AccountStore:
         rows = await self.database.rows(found.order_by(keys.c.created_at_ms, keys.c.key_id))
         return [value_of(row, KeyRow) for row in rows]
 
-    @whole
+    @uninterrupted
     async def retire_peppers(self, change: AuditedChange) -> list[str]:
         """Retire all peppers except the current one; return the ids of keys that lost a secret.
 
@@ -371,7 +371,7 @@ class AccountStore:
                 await record(connection, change, "retire_pepper", row.pepper_id)
             return key_ids
 
-    @whole
+    @uninterrupted
     async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
         """Record when keys were last used."""
         if not used_at_ms:

@@ -8,7 +8,7 @@ afterwards.
 from sqlalchemy import Select, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onebook.store.database import Database, value_of, whole
+from onebook.store.database import Database, uninterrupted, value_of
 from onebook.store.rows import AuditedChange, ChangeRow
 from onebook.store.tables import changes, keys
 
@@ -21,7 +21,7 @@ class AuditStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def record(self, change: AuditedChange, action: str, subject: str) -> None:
         """Add a change made outside the stores of accounts and keys."""
         async with self.database.writing() as connection:

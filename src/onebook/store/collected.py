@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.leases import Lease, extend
 from onebook.store.rows import CollectedRow, ListRow, RangeRow, ReadingRow
 from onebook.store.tables import (
@@ -35,7 +35,7 @@ class CollectedStore:
         )
         return [value_of(row, ListRow) for row in rows]
 
-    @whole
+    @uninterrupted
     async def add_list(self, account: str, environment: str, name: str) -> ListRow:
         """Return a list of an account, created if needed."""
         values = {"account": account, "environment": environment, "name": name}
@@ -58,7 +58,7 @@ class CollectedStore:
             found[row.list_id].append(RangeRow(row.from_ms, row.to_ms, row.state))
         return found
 
-    @whole
+    @uninterrupted
     async def forget_ranges(
         self, lease: Lease, list_id: int, scope: str, parts: Collection[int]
     ) -> None:
@@ -75,7 +75,7 @@ class CollectedStore:
             of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
             await connection.execute(of_list.values(scope=scope))
 
-    @whole
+    @uninterrupted
     async def write(
         self,
         lease: Lease,
@@ -172,15 +172,15 @@ class CollectedStore:
         return None if row is None else row.at_ms
 
     async def ids(self, list_id: int, before_ms: int, limit: int) -> list[str]:
-        """Ids of some records of a list that are older than a time."""
+        """Return ids of records of a list that are older than a time."""
         table = collected_records
         older = and_(table.c.list_id == list_id, table.c.at_ms < before_ms)
         rows = await self.database.rows(select(table.c.record_id).where(older).limit(limit))
         return [row.record_id for row in rows]
 
-    @whole
+    @uninterrupted
     async def delete_records(self, lease: Lease, list_id: int, record_ids: Collection[str]) -> int:
-        """Delete records of a list; return how many there were.
+        """Delete records of a list; return their number.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -196,11 +196,11 @@ class CollectedStore:
             await connection.execute(of_list.values(records=count))
         return gone
 
-    @whole
+    @uninterrupted
     async def replace_ranges(
         self, lease: Lease, list_ids: Collection[int], covered: RangeRow
     ) -> None:
-        """Put a range in place of what parts of lists cover there.
+        """Replace the coverage of parts of lists in a range.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -210,9 +210,9 @@ class CollectedStore:
             for list_id in list_ids:
                 await self.cover(connection, list_id, covered)
 
-    @whole
+    @uninterrupted
     async def delete_lists(self, lease: Lease, list_ids: Collection[int]) -> None:
-        """Delete lists without records, and what they cover.
+        """Delete lists without records, and their ranges.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -222,11 +222,11 @@ class CollectedStore:
             for table in (collected_ranges, collected_lists):
                 await connection.execute(delete(table).where(table.c.list_id.in_(list_ids)))
 
-    @whole
+    @uninterrupted
     async def delete_readings(
         self, lease: Lease, account: str, environment: str, before_ms: int
     ) -> int:
-        """Delete readings of the holdings that are older than a time; return how many.
+        """Delete readings of the holdings older than a time; return their number.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -237,7 +237,7 @@ class CollectedStore:
             await extend(connection, lease)
             return (await connection.execute(delete(table).where(*older))).rowcount
 
-    @whole
+    @uninterrupted
     async def add_reading(
         self, lease: Lease, account: str, environment: str, reading: ReadingRow
     ) -> None:

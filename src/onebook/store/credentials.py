@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, delete, select, update
 
 from onebook.store.audit import record
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.rows import AuditedChange, CredentialsRow, DataKeyRow
 from onebook.store.tables import credentials, data_keys
 
@@ -14,7 +14,7 @@ class CredentialsStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def put_credentials(
         self, row: CredentialsRow, change: AuditedChange | None = None
     ) -> None:
@@ -43,7 +43,7 @@ class CredentialsStore:
         rows = await self.database.rows(select(credentials).order_by(*order))
         return [value_of(row, CredentialsRow) for row in rows]
 
-    @whole
+    @uninterrupted
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
         """Replace credentials if they still equal `before`; return whether they did.
 
@@ -60,7 +60,7 @@ class CredentialsStore:
         async with self.database.writing() as connection:
             return (await connection.execute(rewrapped)).first() is not None
 
-    @whole
+    @uninterrupted
     async def delete_credentials(
         self, exchange: str, environment: str, change: AuditedChange | None = None
     ) -> bool:
@@ -79,7 +79,7 @@ class CredentialsStore:
         rows = await self.database.rows(select(data_keys).order_by(data_keys.c.name))
         return [value_of(row, DataKeyRow) for row in rows]
 
-    @whole
+    @uninterrupted
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
         """Store a data key unless its name exists; return the stored one."""
         new = self.database.insert(data_keys).values(columns_of(row)).on_conflict_do_nothing()
@@ -88,7 +88,7 @@ class CredentialsStore:
             kept = select(data_keys).where(data_keys.c.name == row.name)
             return value_of((await connection.execute(kept)).one(), DataKeyRow)
 
-    @whole
+    @uninterrupted
     async def rewrap_data_key(self, before: DataKeyRow, after: DataKeyRow) -> bool:
         """Replace a data key if it still equals `before`; return whether it did."""
         rewrapped = (

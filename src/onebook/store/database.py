@@ -68,7 +68,7 @@ class Aggregate(Protocol):
     database: "Database"
 
 
-def whole(
+def uninterrupted(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
     """Run a method to its end in its own task, even if its caller is cancelled (decorator)."""
@@ -270,7 +270,7 @@ class FactStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def setdefault(self, name: str, value: str) -> str:
         """Store a fact unless its name exists; return the stored value."""
         new = self.database.insert(facts).values(name=name, value=value).on_conflict_do_nothing()
@@ -288,7 +288,7 @@ class FactStore:
         """Write a fact to check that the database is writable."""
         await self.put(WRITTEN_AT, str(now_ms))
 
-    @whole
+    @uninterrupted
     async def put(self, name: str, value: str) -> None:
         """Store or replace a fact."""
         new = self.database.insert(facts).values(name=name, value=value)
@@ -298,7 +298,7 @@ class FactStore:
         async with self.database.writing() as connection:
             await connection.execute(put)
 
-    @whole
+    @uninterrupted
     async def remove(self, names: Collection[str]) -> None:
         """Delete facts."""
         async with self.database.writing() as connection:

@@ -4,13 +4,12 @@ A job is the state of one export at the exchange, shared by all nodes; its file 
 downloaded it. A budget limits uses in a rolling window, over all processes.
 """
 
-from collections.abc import Collection
 from typing import Final
 
 from msgspec import json
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.rows import ExportJobRow
 from onebook.store.tables import budgets, export_jobs
 
@@ -44,7 +43,7 @@ class ExportStore:
         found = await self.jobs(exchange, environment, owner)
         return next((each for each in found if each.name == name), None)
 
-    @whole
+    @uninterrupted
     async def put(self, job: ExportJobRow) -> None:
         """Write the state of a job."""
         values = columns_of(job)
@@ -54,15 +53,7 @@ class ExportStore:
         async with self.database.writing() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=key, set_=values))
 
-    @whole
-    async def forget(self, before_ms: int, states: Collection[str]) -> int:
-        """Delete jobs in some states that last changed before a time; return their number."""
-        old = export_jobs.c.changed_at_ms < before_ms, export_jobs.c.state.in_(states)
-        gone = delete(export_jobs).where(*old).returning(export_jobs.c.name)
-        async with self.database.writing() as connection:
-            return len((await connection.execute(gone)).all())
-
-    @whole
+    @uninterrupted
     async def spend(self, name: str, *, units: int, period_ms: int, now_ms: int) -> int | None:
         """Use one unit of a budget with a limit per period.
 

@@ -5,7 +5,7 @@ from sqlalchemy import and_, delete, or_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onebook.errors import OnebookError
-from onebook.store.database import Database, columns_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted
 from onebook.store.tables import leases
 
 
@@ -25,12 +25,12 @@ class LeaseLost(OnebookError):
 
 
 class LeaseStore:
-    """Leases of this database."""
+    """The leases of a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def acquire(self, lease: Lease, now_ms: int) -> bool:
         """Take or extend a lease; return False if another holder has it."""
         values = columns_of(lease)
@@ -42,7 +42,7 @@ class LeaseStore:
         async with self.database.writing() as connection:
             return (await connection.execute(taken)).first() is not None
 
-    @whole
+    @uninterrupted
     async def release(self, lease: Lease) -> None:
         """Release a lease if this holder still has it."""
         held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)

@@ -163,14 +163,14 @@ class ReadingRow(Struct, frozen=True):
 
 
 class ExportJobRow(Struct, frozen=True):
-    """An export that an exchange makes on request, and its state there.
+    """An export job: a file that an exchange creates on request, and its state there.
 
     Args:
         owner: Digest of the user at the exchange.
-        name: Identifies the export, such as a quarter.
-        requested_at_ms: When the exchange was asked to make it.
-        changed_at_ms: When its state last changed.
-        reason: A sentence, if it failed.
+        name: Name of the export, such as a quarter.
+        requested_at_ms: When the export was requested.
+        changed_at_ms: When the state last changed.
+        reason: Why it failed, in a sentence.
     """
 
     exchange: str

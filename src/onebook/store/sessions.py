@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Delete, Update, delete, select, update
 
 from onebook.model import KeyStatus
-from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.database import Database, columns_of, uninterrupted, value_of
 from onebook.store.rows import SessionRow
 from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
 
@@ -16,7 +16,7 @@ class SessionStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def create(
         self,
         session: SessionRow,

@@ -10,7 +10,7 @@ from onebook.store.accounts import AccountStore
 from onebook.store.audit import AuditStore
 from onebook.store.collected import CollectedStore
 from onebook.store.credentials import CredentialsStore
-from onebook.store.database import Database, FactStore, whole
+from onebook.store.database import Database, FactStore, uninterrupted
 from onebook.store.exports import ExportStore
 from onebook.store.leases import LeaseStore
 from onebook.store.sessions import SessionStore, forget_sessions
@@ -42,7 +42,7 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.database.close()
 
-    @whole
+    @uninterrupted
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
         """Delete sessions that ended and usage batches applied before the given times."""
         async with self.database.writing() as connection:

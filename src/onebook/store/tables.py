@@ -214,12 +214,12 @@ export_jobs = Table(
     Column("reason", Text, nullable=False),  # of a failure
 )
 
-# Requests that an exchange limits by the day or the month.
+# Uses of request budgets that an exchange limits per day or month.
 budgets = Table(
     "budgets",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("uses", Text, nullable=False),  # JSON: Unix ms of each, the oldest first
+    Column("uses", Text, nullable=False),  # JSON: Unix ms of each use, oldest first
 )
 
 # The audit trail: every change by an operator, written in the transaction of the change.

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy import Delete, delete, func, select
 
-from onebook.store.database import Database, whole
+from onebook.store.database import Database, uninterrupted
 from onebook.store.rows import UsageCell
 from onebook.store.tables import usage, usage_batches
 
@@ -18,7 +18,7 @@ class UsageStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    @whole
+    @uninterrupted
     async def apply(
         self, batch: tuple[str, int], deltas: Mapping[UsageCell, int], now_ms: int
     ) -> dict[UsageCell, int] | None:

@@ -29,7 +29,7 @@ LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 class AccountName(NamedTuple):
-    """The name of an account: its exchange and its label; the label of the first is ""."""
+    """The name of an account: its exchange and its label ("" for the first account)."""
 
     exchange: str
     label: str

@@ -33,7 +33,7 @@ class FailureReason(StrEnum):
     EXPORT_PENDING = "export_pending"  # the exchange is making it
     EXPORT_FAILED = "export_failed"
     EXPORTS_FULL = "export_directory_full"
-    COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
+    COLLECTION_UNREADABLE = "collection_unreadable"  # the stored records cannot be decrypted
 
 
 class SourceFailed(Exception):
@@ -71,12 +71,14 @@ class PendingExport(Struct, frozen=True):
     """An export that an exchange makes on request, and that is not there yet.
 
     Args:
-        exchange: The exchange's name for people.
+        exchange: Its name in requests.
+        display: Its name for people.
         name: What is exported, such as a quarter.
         requested_at: Unix ms; None before it is requested.
     """
 
     exchange: str
+    display: str
     name: str
     requested_at: int | None
 

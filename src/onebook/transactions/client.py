@@ -106,7 +106,7 @@ class Then(StrEnum):
 
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
-    RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
+    RETRY_NOW = "retry_now"  # after `block_s` or with the corrected clock
     RETRY_ONCE = "retry_once"  # immediately, if this was the first attempt
     STOP = "stop"  # open the circuit of `Reply.stops`
     TOO_OLD = "too_old"

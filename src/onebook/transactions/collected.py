@@ -37,6 +37,7 @@ from onebook.transactions.adapter import (
     Window,
 )
 from onebook.transactions.credentials import NONCE_BYTES, Vault
+from onebook.transactions.metrics import COLLECTION_UNREADABLE
 from onebook.transactions.reconciliation import HoldingsReading
 from onebook.transactions.record import Record, Status, encode
 from onebook.transactions.windows import floor_ms
@@ -54,8 +55,8 @@ WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
 HOLDINGS: Final = "holdings"
 FORGET_ROWS: Final = 5_000  # deleted in one transaction
-READINGS_MAX: Final = 800  # of one verification: a month of hourly ones
-DAMAGED: Final = "A collected record is damaged, or its data key is not here."
+READINGS_MAX: Final = 800  # per verification: a month of hourly ones
+DAMAGED: Final = "A collected record is damaged, or its data key is missing."
 _decoder = json.Decoder(Record, float_hook=Decimal)
 _reading = json.Decoder(list[Record], float_hook=Decimal)
 
@@ -207,6 +208,7 @@ class Seal:
 
 def unreadable(why: str = DAMAGED) -> SourceFailed:
     """The failure of a collection that cannot be decrypted."""
+    COLLECTION_UNREADABLE.inc()
     return SourceFailed(FailureReason.COLLECTION_UNREADABLE, why)
 
 
@@ -429,6 +431,14 @@ class Collection:
         else:
             key = await self._vault.data_key(DATA_KEY)
         return Seal(str(account), environment.value, key)
+
+    async def readable(self) -> None:
+        """Check that the data key of sealed records can be opened, if there is one.
+
+        Raises:
+            ConfigError: Its master key is not here.
+        """
+        await self._vault.data_key(DATA_KEY)
 
     async def identity(
         self, account: AccountName, environment: Environment

@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -38,7 +39,7 @@ from onebook.transactions.collected import (
     reading_of,
     rows_of,
 )
-from onebook.transactions.metrics import COLLECTED, COLLECTIONS
+from onebook.transactions.metrics import COLLECT_EVERY, COLLECTED, COLLECTED_AGE, COLLECTIONS
 from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import HIDDEN, OUT_OF_ORDER, UNREADABLE_RECORD, Run
@@ -194,6 +195,7 @@ class Collector:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._holder = secrets.token_hex(8)
+        self._collected_ms: dict[CollectedAccount, int] = {}
         self._logged: dict[str, str] = {}  # why an account could not be collected, by its name
 
     async def accounts(self) -> list[CollectedAccount]:
@@ -203,6 +205,7 @@ class Collector:
     async def run(self) -> None:
         """Collect every account whenever it is due, until cancelled."""
         every_s = self._settings.collect_every
+        COLLECT_EVERY.set(every_s)
         while True:
             for account in await self._due(every_s):
                 await self._collect_quietly(account)
@@ -213,11 +216,28 @@ class Collector:
             accounts, found = await self.accounts(), []
             for account in accounts:
                 last = await self._facts.get(account.fact)
+                self._note(account, last)
                 if last is None or self._clock.wall_ms() - int(last) >= every_s * SECOND_MS:
                     found.append(account)
         except DatabaseUnavailable:  # logged by the store
             return []
+        for gone in self._collected_ms.keys() - set(accounts):
+            del self._collected_ms[gone]
+            COLLECTED_AGE.remove(str(gone.name), gone.environment.value)
         return found
+
+    def _note(self, account: CollectedAccount, last: str | None) -> None:
+        """Show the age of a collection; of an account without one, since it is known."""
+        if last is not None:
+            self._collected_ms[account] = int(last)
+        else:
+            self._collected_ms.setdefault(account, self._clock.wall_ms())
+        age = COLLECTED_AGE.labels(str(account.name), account.environment.value)
+        age.set_function(partial(self._age_s, account))
+
+    def _age_s(self, account: CollectedAccount) -> float:
+        at_ms = self._collected_ms.get(account, self._clock.wall_ms())
+        return max(0, self._clock.wall_ms() - at_ms) / SECOND_MS
 
     async def _collect_quietly(self, account: CollectedAccount) -> None:
         name = f"{account.name} ({account.environment.value})"
@@ -244,11 +264,11 @@ class Collector:
         """Read the new records and the gaps of an account.
 
         Raises:
-            CollectionBusy: Another process does.
-            CollectionFull: It has as many records as it may.
+            CollectionBusy: Another process is collecting the account.
+            CollectionFull: The account has reached its maximum number of records.
             AnotherAccount: The credentials are of another account than what is stored.
-            LeaseLost: Another process has taken over, because this one was stopped for too long.
-            ConfigError: The master key of the sealed records is not here.
+            LeaseLost: Another process took over because this one was stopped for too long.
+            ConfigError: The master key of the sealed records is missing.
             InvalidRequest, ServiceUnavailable: There are no credentials.
         """
         exchange = account.name.exchange
@@ -308,6 +328,8 @@ class Collector:
     async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
         """Delete what was collected of an account, all of it or what is older than a time.
 
+        Exports of the exchange on this host, which are older than what its lists have, are deleted
+        too.
         What is deleted by time is not collected again; after all was deleted, the next collection
         is a first one.
 
@@ -321,7 +343,7 @@ class Collector:
             lists = await store.lists(name, environment)
             parts = [each.list_id for each in lists if "/" in each.name]
             if before_ms is not None and before_ms > 0:
-                # First, so that nothing is believed covered that is deleted.
+                # First, so that deleted records never count as covered.
                 gone = RangeRow(0, before_ms - 1, FORGOTTEN)
                 await store.replace_ranges(lease(), parts, gone)
             count = 0
@@ -329,6 +351,7 @@ class Collector:
                 while ids := await store.ids(each.list_id, until_ms, FORGET_ROWS):
                     count += await store.delete_records(lease(), each.list_id, ids)
             readings = await store.delete_readings(lease(), name, environment, until_ms)
+            self._service.forget_exports(account.name.exchange, account.environment)
             if before_ms is None:
                 await store.delete_lists(lease(), [each.list_id for each in lists])
                 identity = identity_fact(*account.place)
@@ -350,7 +373,7 @@ class Collector:
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            with suppress(DatabaseUnavailable):  # then it ends by itself
+            with suppress(DatabaseUnavailable):  # then the lease expires
                 await self._leases.release(self.lease(account))
 
     async def _renew(self, account: CollectedAccount) -> None:
@@ -435,7 +458,7 @@ class AccountCollection:
         for _ in range(GAPS_MAX):
             found = (await self._stored())[name]
             todo = self._gaps_of(found, sources)
-            if not tried and found.settled_ms is not None:  # the newest is read again
+            if not tried and found.settled_ms is not None:  # read the newest part again
                 oldest_ms = min(self._oldest_ms(each, found) for each in sources)
                 newest_ms = max(found.settled_ms, oldest_ms)
                 older = [(gap.from_ms, min(gap.to_ms, newest_ms - 1)) for gap in todo]

@@ -40,8 +40,8 @@ from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, un
 from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.record import TradedMarket
 
-STREAM: Final = "stream"  # the name of its host in settings
-FILES: Final = "files"  # that of the host of its exports
+STREAM: Final = "stream"  # the name of its host in the settings
+FILES: Final = "files"  # the name of the host of its exports
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
@@ -58,8 +58,8 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         listed: Converts a row of that list to a market.
         guess: Derives a market that is no longer listed from its category and symbol.
         streams: Its private WebSockets; without any, what is new is found by reading the lists.
-        poll_factor: Its polling interval as a multiple of that of others: for tight limits.
-        stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
+        poll_factor: Its polling interval relative to other exchanges: for tight limits.
+        stream_token: Requests what `PrivateStream.opening` needs in addition to the credentials.
         exports: What it exports on request, in its mainnet; see `AccountSession.exports`.
     """
 

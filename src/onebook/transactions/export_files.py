@@ -139,6 +139,15 @@ class ExportFiles:
                 count += 1
         return count
 
+    def forget(self, *names: str) -> int:
+        """Delete the files whose names begin so; return how many."""
+        begin, count = "-".join(names) + "-", 0
+        for path, _, _ in self._files():
+            if path.name.startswith(begin):
+                path.unlink(missing_ok=True)
+                count += 1
+        return count
+
     def make_room(self, more_bytes: int = 0) -> None:
         """Check that this many more bytes fit.
 

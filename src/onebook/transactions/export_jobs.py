@@ -44,6 +44,7 @@ from onebook.transactions.pools import Budget
 DATA_KEY: Final = "exchange exports"
 LEASE_MS: Final = 20 * MINUTE_MS  # longer than a download may take
 RETRY_MS: Final = 10 * MINUTE_MS  # after a failure, before the next request to the exchange
+EARLY_MS: Final = HOUR_MS  # after a refusal because the time of a part is not over
 GIVE_UP_MS: Final = 24 * HOUR_MS  # an export that takes longer is requested again
 POLL_S: Final = 30.0  # between two status checks of a pending export
 BUSY_S: Final = 2.0  # between two checks of an export that another process is working on
@@ -304,6 +305,10 @@ class ExportJobs:
             if now_ms - job.changed_at_ms < REFUSED_MS:
                 raise SourceFailed(FailureReason(job.state), job.reason)
             job = None
+        if job is not None and job.state == ExportState.TOO_EARLY:
+            if now_ms - job.changed_at_ms < EARLY_MS:
+                raise account.pending(f"exports {piece.label} when it is over.")
+            job = None
         if job is None:
             job, answer = await self._apply(account, key, piece)
             if answer.state is ExportState.EMPTY:
@@ -359,6 +364,7 @@ class ExportJobs:
                 raise await self._failed(account, job, why) from None
             raise
         if answer.state is ExportState.TOO_EARLY:
+            await self.store.put(replace(job, state=ExportState.TOO_EARLY.value))
             raise account.pending(f"exports {piece.label} when it is over.")
         EXPORTS.labels(key.exchange, REQUESTED).inc()
         log.info("Requested the export of %s from %s.", piece.label, account.display)
@@ -396,7 +402,7 @@ class ExportJobs:
         try:
             return await asyncio.to_thread(self.files.open, path, await self._key())
         except ExportFileError as error:
-            log.warning("%s is damaged and is downloaded again: %s", path, error)
+            log.warning("%s is damaged and will be downloaded again: %s", path, error)
             path.unlink(missing_ok=True)
             return None
 
@@ -677,7 +683,7 @@ class AccountExports:
                     raise
                 except Pending as pending:
                     self.waiting[piece.name] = PendingExport(
-                        self.display, piece.label, pending.requested_at_ms
+                        self._exchange, self.display, piece.label, pending.requested_at_ms
                     )
                     if not self._patient:
                         raise self._being_made(piece, pending) from None
@@ -689,14 +695,14 @@ class AccountExports:
 
     async def _looked(self, key: ExportKey, piece: ExportPiece) -> StoredExport | None:
         """Advance an export; an impatient answer waits only for a limited total time."""
-        task = asyncio.create_task(self._jobs.advance(self, key, piece))
         begun_s = self._jobs.clock.monotonic()
-        done, _ = await asyncio.wait({task}, timeout=None if self._patient else self._look_s)
-        self._look_s = max(0.0, self._look_s - (self._jobs.clock.monotonic() - begun_s))
-        if done:
-            return task.result()
-        task.cancel()  # the job itself continues
-        raise Pending(None)
+        try:
+            async with asyncio.timeout(None if self._patient else self._look_s):
+                return await self._jobs.advance(self, key, piece)
+        except TimeoutError:
+            raise Pending(None) from None
+        finally:
+            self._look_s = max(0.0, self._look_s - (self._jobs.clock.monotonic() - begun_s))
 
     def _being_made(self, piece: ExportPiece, pending: Pending) -> SourceFailed:
         if pending.requested_at_ms is None:

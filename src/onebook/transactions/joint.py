@@ -137,7 +137,7 @@ class JointRun:
                 yield batch
 
     def own_transfers(self) -> dict[str, Any]:
-        """The transfers between the accounts, of which this answer has both records."""
+        """The transfers between the accounts with both records in this answer."""
         return self._own.finish()
 
     def nothing_but_failure(self) -> SourceFailed | None:

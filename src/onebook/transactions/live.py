@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from onebook.backoff import Backoff
 from onebook.clock import Clock
 from onebook.errors import OnebookError
-from onebook.model import DAY_MS
+from onebook.model import DAY_MS, SECOND_MS
 from onebook.transactions import metrics
 from onebook.transactions.accounts import AccountName, named
 from onebook.transactions.adapter import (
@@ -371,6 +371,8 @@ class AccountFollower:
         self._clock = clock
         self._poll_s = limits.poll_s * ports.poll_factor(query)
         self._streams = [FollowedStream(facts) for facts in ports.streams_of(query)]
+        self._missing = metrics.LIVE_STREAMS_MISSING.labels(query.account.exchange)
+        self._missing.inc(len(self._streams))
         self._reason: str | None = None
         self._errors: tuple[ErrorEntry, ...] = ()
         self._read_to: dict[str, int] = {}
@@ -415,6 +417,7 @@ class AccountFollower:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for each in self._streams:
             self._set_open(each, open_=False)
+        self._missing.dec(len(self._streams))
 
     # The streams
 
@@ -433,7 +436,7 @@ class AccountFollower:
         stream.why_lost = reason
         if (reason is None) != stream.open:
             self._set_open(stream, open_=reason is None)
-            # What happened before it was there, or is not announced any more.
+            # Events before the stream opened, or no longer announced.
             self._rewind(tuple(self._due), self._clock.wall_ms())
         self._inform()
 
@@ -441,8 +444,10 @@ class AccountFollower:
         exchange = self._query.account.exchange
         if open_ and not stream.open:
             metrics.LIVE_STREAMS.labels(exchange).inc()
+            self._missing.dec()
         if stream.open and not open_:
             metrics.LIVE_STREAMS.labels(exchange).dec()
+            self._missing.inc()
             metrics.LIVE_STREAM_LOSSES.labels(exchange).inc()
         stream.open = open_
 
@@ -627,6 +632,13 @@ class AccountFollower:
             except Exception:  # ours: a state that cannot be sent ends no subscription
                 log.exception("%s: the state of a subscription was not sent.", self._name)
 
+    @property
+    def behind_s(self) -> float:
+        """Seconds since the time up to which everything was pushed."""
+        if not self._read_to:
+            return 0.0
+        return max(0, self._clock.wall_ms() - min(self._read_to.values())) / SECOND_MS
+
     def _why_no_stream(self) -> str | None:
         """Why a stream is not there, of the first that is not."""
         return next((each.why_lost for each in self._streams if each.why_lost), None)
@@ -658,6 +670,10 @@ class AccountFollower:
         )
 
 
+def _is_of(account: str, exchange: str) -> bool:
+    return account.partition(":")[0] == exchange
+
+
 class LiveAccounts:
     """The followers of a node, one per account with subscriptions. Must be closed."""
 
@@ -685,6 +701,8 @@ class LiveAccounts:
             follower = self._followers[place] = AccountFollower(
                 query, self._ports, limits=self.limits, clock=self._clock, random=self._random
             )
+            exchange = query.account.exchange
+            metrics.LIVE_BEHIND.labels(exchange).set_function(partial(self._behind_s, exchange))
         follower.add(subscription)
         metrics.LIVE_SUBSCRIPTIONS.labels(query.account.exchange).inc()
 
@@ -696,6 +714,11 @@ class LiveAccounts:
             return follower.parts(subscription)
         poll_s = self.limits.poll_s * self._ports.poll_factor(query)
         return tuple(LivePart(kind, POLLING, poll_s) for kind in subscription.types)
+
+    def _behind_s(self, exchange: str) -> float:
+        """The maximum delay over the accounts of an exchange."""
+        own = (each for (name, _), each in self._followers.items() if _is_of(name, exchange))
+        return max((each.behind_s for each in own), default=0.0)
 
     def leave(self, subscription: LiveSubscription) -> None:
         """Stop pushing to a subscription; an account without subscriptions is no longer read."""

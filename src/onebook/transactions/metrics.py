@@ -54,6 +54,20 @@ COLLECTIONS: Final = Counter(
     "failed.",
     ["exchange", "outcome"],
 )
+COLLECT_EVERY: Final = Gauge(
+    "onebook_transactions_collect_every_seconds",
+    "transactions.collect_every of this node; 0: it collects nothing by itself.",
+)
+COLLECTED_AGE: Final = Gauge(
+    "onebook_transactions_collected_age_seconds",
+    "Time since an account was collected last by any process, or since this one waits for it.",
+    ["account", "environment"],
+)
+COLLECTION_UNREADABLE: Final = Counter(
+    "onebook_transactions_collection_unreadable",
+    "Reads of collected records that could not be opened: the master key is missing, or they are "
+    "damaged.",
+)
 EXPORTS: Final = Counter(
     "onebook_transactions_exports",
     "Exports that exchanges make on request, by what happened: requested, stored (downloaded and "
@@ -61,7 +75,8 @@ EXPORTS: Final = Counter(
     ["exchange", "outcome"],
 )
 EXPORT_BYTES: Final = Gauge(
-    "onebook_transactions_export_bytes", "Bytes of the directory of exports, when one was stored."
+    "onebook_transactions_export_bytes",
+    "Size of the directory of exports after the last download.",
 )
 
 REFUSED: Final = Counter(
@@ -88,6 +103,16 @@ LIVE_READS: Final = Counter(
 )
 LIVE_STREAMS: Final = Gauge(
     "onebook_transactions_live_streams", "Open private streams of accounts.", ["exchange"]
+)
+LIVE_STREAMS_MISSING: Final = Gauge(
+    "onebook_transactions_live_streams_missing",
+    "Private streams of followed accounts that are not open.",
+    ["exchange"],
+)
+LIVE_BEHIND: Final = Gauge(
+    "onebook_transactions_live_behind_seconds",
+    "Maximum age of the last complete read, over all followed accounts.",
+    ["exchange"],
 )
 LIVE_STREAM_LOSSES: Final = Counter(
     "onebook_transactions_live_stream_losses",

@@ -1,11 +1,11 @@
 """Finds withdrawals from one account that are deposits at another account of the same owner; pure.
 
-Nothing is guessed: a withdrawal and a deposit are one transfer if the data of the exchanges say so
-(`TransferEvidence`), and no other record could take the place of either. Pairs that only look alike
-stay two events and are named.
+Nothing is guessed: a withdrawal and a deposit are one transfer if the exchanges' data prove it
+(`TransferEvidence`) and no other record could take the place of either. Pairs that only look alike
+remain two events and are listed.
 
-Records arrive newest first. A record is decided once all records within `HELD_MS` of it were read,
-so memory depends on the deposits and withdrawals of a week, not on the length of the history.
+Records arrive newest first. A record is decided once all records within `HELD_MS` of it have been
+read, so memory depends on the deposits and withdrawals of a week, not on the length of the history.
 """
 
 from collections import defaultdict, deque
@@ -19,9 +19,9 @@ from onebook.model import DAY_MS, MINUTE_MS
 from onebook.transactions.adapter import Unproven
 from onebook.transactions.record import Direction, Record, RecordView, Status
 
-ARRIVES_MS: Final = DAY_MS  # after its withdrawal, for a deposit that is known by its address
+ARRIVES_MS: Final = DAY_MS  # after its withdrawal, for a deposit identified by its address
 EARLY_MS: Final = 5 * MINUTE_MS  # by which the deposit's clock may be behind
-HELD_MS: Final = 7 * DAY_MS  # until the deposit of a transaction on a chain
+HELD_MS: Final = 7 * DAY_MS  # after the withdrawal, for a deposit identified by its transaction
 PAIRS_MAX: Final = 10_000  # listed; the rest is counted
 UNCLEAR_MAX: Final = 100
 
@@ -29,11 +29,11 @@ Key = tuple[str, ...]
 
 
 class TransferEvidence(StrEnum):
-    """What proves that a withdrawal and a deposit are one transfer."""
+    """The evidence that a withdrawal and a deposit are one transfer."""
 
-    TRANSACTION = "transaction"  # one transaction of a chain, one amount
+    TRANSACTION = "transaction"  # the same transaction on a chain, the same amount
     EXCHANGE = "exchange"  # the exchange's own id of the transfer, in two accounts of it
-    ADDRESS = "address"  # address, amount and time; one exchange does not state the transaction
+    ADDRESS = "address"  # address, amount and time, if one exchange does not state the transaction
 
 
 class TransferPair(Struct, frozen=True):
@@ -49,12 +49,12 @@ class TransferPair(Struct, frozen=True):
 
 
 class TransferSide(Struct, eq=False):
-    """One side of what may be a transfer.
+    """One side of a possible transfer.
 
     Args:
         what: Environment, coin and amount, which are the same on both sides.
         ids: Ids by which an exchange can name the transfer in both accounts.
-        done: Whether it is paired, or named as unclear.
+        done: Whether it is paired, or listed as unclear.
     """
 
     record_id: str
@@ -67,11 +67,11 @@ class TransferSide(Struct, eq=False):
     address: str
     tag: str
     ids: tuple[str, ...]
-    within: bool  # a transfer within an exchange, which no chain has
+    within: bool  # a transfer within an exchange, which is on no chain
     done: bool = False
 
     def places(self) -> Iterator[Key]:
-        """Where the other side is looked up, the best evidence first."""
+        """The keys for finding the other side, best evidence first."""
         if self.tx_hash:
             yield (TransferEvidence.TRANSACTION, *self.what, self.tx_hash)
         for each in self.ids:
@@ -96,11 +96,11 @@ class OwnTransfers:
 
     @property
     def held(self) -> int:
-        """Records that are not decided."""
+        """Number of undecided records."""
         return len(self._open)
 
     def add(self, record: Record) -> None:
-        """Add a record; those that move nothing in or out of an account are ignored."""
+        """Add a record; ignored if it moves nothing into or out of an account."""
         while self._open and record.timestamp < self._open[0].at_ms - HELD_MS - EARLY_MS:
             self._close_oldest()
         side = side_of(record)
@@ -111,13 +111,13 @@ class OwnTransfers:
             self._sides[key].append(side)
 
     def finish(self) -> dict[str, Any]:
-        """Decide everything that is left; the field `own_transfers` of an answer."""
+        """Decide all remaining sides; returns the field `own_transfers` of an answer."""
         while self._open:
             self._close_oldest()
         return {"count": self.count, "pairs": self.pairs}
 
     def _close_oldest(self) -> None:
-        """Decide the side that was read first, and forget it."""
+        """Decide and remove the side that was read first."""
         side = self._open.popleft()
         if not side.done:
             self._decide(side)
@@ -139,7 +139,8 @@ class OwnTransfers:
                 return
 
     def _by_id(self, side: TransferSide, key: Key) -> bool:
-        """Pair the sides that name one transaction; equal ones of one account are alike."""
+        """Pair the sides that name the same transaction; equal sides of one account are
+        interchangeable."""
         found = [each for each in self._sides[key] if not each.done]
         out = [each for each in found if each.outgoing]
         into = [each for each in found if not each.outgoing]
@@ -154,7 +155,7 @@ class OwnTransfers:
         return True
 
     def _by_address(self, side: TransferSide, key: Key) -> bool:
-        """Pair two sides of one address, if neither fits any other."""
+        """Pair two sides with the same address, if neither matches any other side."""
         others = self._fitting(side, key)
         if not others:
             return False
@@ -166,7 +167,7 @@ class OwnTransfers:
         return True
 
     def _look_alike(self, side: TransferSide, key: Key) -> bool:
-        """Name two sides that could be a transfer, as far as their exchanges say."""
+        """List two sides that could be a transfer according to their exchanges."""
         if key[0] == "hash":
             others = [o for o in self._sides[key] if _may_be_other(side, o)]
             why = "they name one transaction, but their amounts differ"
@@ -179,7 +180,7 @@ class OwnTransfers:
         return True
 
     def _fitting(self, side: TransferSide, key: Key) -> list[TransferSide]:
-        """The other sides that do not contradict one, near it in time."""
+        """The sides near it in time that do not contradict it."""
         return [o for o in self._sides[key] if _may_be_other(side, o) and _agree(side, o)]
 
     def _pair(self, sent: TransferSide, received: TransferSide, evidence: TransferEvidence) -> None:
@@ -243,7 +244,7 @@ def side_of(record: Record) -> TransferSide | None:
 
 
 def _plain(text: str | None) -> str:
-    """A hash or address as both sides write it: of hexadecimal ones the case means nothing."""
+    """Normalise a hash or address for comparison: the case of hexadecimal text is ignored."""
     found = (text or "").strip()
     digits = found[2:] if found[:2].lower() == "0x" else found
     if digits and all(char in "0123456789abcdefABCDEF" for char in digits):
@@ -252,7 +253,7 @@ def _plain(text: str | None) -> str:
 
 
 def _may_be_other(side: TransferSide, other: TransferSide) -> bool:
-    """Whether a record is of another account, and goes the other way."""
+    """Whether a record belongs to another account and has the opposite direction."""
     return not other.done and other.outgoing != side.outgoing and other.account != side.account
 
 

@@ -43,7 +43,7 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
 def exports_of(settings: TransactionSettings, store: Store, vault: Vault) -> ExportJobs:
     """The exports of an installation."""
     files = ExportFiles(
-        settings.exports_dir, bytes_max=settings.exports_bytes_max, days=settings.exports_days
+        settings.exports_folder, bytes_max=settings.exports_bytes_max, days=settings.exports_days
     )
     return ExportJobs(
         store.exports,
@@ -60,8 +60,8 @@ def adapter_of(
     settings: TransactionSettings,
     exports: ExportJobs | None = None,
 ) -> ExchangeAdapter:
-    """A new adapter of an exchange."""
-    # Beside the master key, which the nodes and the commands of an installation have in common.
+    """Create the adapter of an exchange."""
+    # Beside the master key, which the nodes and commands of an installation share.
     folder = settings.master_key_file.parent / SHARED
     return ExchangeAdapter(definition, settings, shared_folder=folder, exports=exports)
 
@@ -69,5 +69,5 @@ def adapter_of(
 def adapters_of(
     settings: TransactionSettings, exports: ExportJobs | None = None
 ) -> list[ExchangeAdapter]:
-    """A new adapter of every exchange that the operator offers."""
+    """Create an adapter for every exchange that the operator offers."""
     return [adapter_of(each, settings, exports) for each in offered(settings).values()]

@@ -65,7 +65,7 @@ UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
 HIDDEN: Final = "hidden_from_key"  # the key can only see a part of the range
 NOT_OPENED: Final = FailureReason.NOT_OPENED.value  # nothing is missing
-# Reasons for which rows of an exchange's exports are missing now; see `Page.lack`.
+# Reasons why rows of an exchange's exports are missing now; see `Page.lack`.
 NOT_EXPORTED: Final = (
     FailureReason.EXPORT_PENDING.value,
     FailureReason.EXPORT_FAILED.value,

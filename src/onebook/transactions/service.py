@@ -187,6 +187,12 @@ class Transactions:
         """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
 
+    def forget_exports(self, exchange: str, environment: Environment) -> int:
+        """Delete the exports of an exchange's accounts on this host; return how many files."""
+        if self._exports is None:
+            return 0
+        return self._exports.files.forget(exchange, environment.value)
+
     async def accounts(self) -> list[tuple[AccountName, Environment]]:
         """The accounts with credentials."""
         rows = [(account_name(row.exchange), row) for row in await self._vault.listed()]
@@ -409,8 +415,8 @@ class Transactions:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
                 credentials.
             RateLimitExceeded: The key has reached its limit of concurrent requests.
-            ServiceUnavailable: There are no credentials, or those of another account than what was
-                collected, or too many requests are running.
+            ServiceUnavailable: There are no credentials, or they belong to another account than the
+                collected one, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
         accounts = []
@@ -651,7 +657,8 @@ class Transactions:
         """Return the JSON answer of endpoint 10.
 
         Args:
-            on_batch: Called with the run and each batch of records.
+            on_batch: Called with the run and each batch of records, and with none at the end of an
+                answer that lacks exports.
 
         Raises:
             ExchangeFailed: Nothing could be read.
@@ -667,6 +674,8 @@ class Transactions:
                 parts += [b"," if parts else b"", b",".join([encode(record) for record in batch])]
                 if on_batch is not None:
                     on_batch(run, batch)
+            if on_batch is not None and run.exports:
+                on_batch(run, [])
             run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
         # Copy what may be many megabytes only once.

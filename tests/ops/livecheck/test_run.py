@@ -151,6 +151,7 @@ CASES: dict[str, Case] = {
     "well": Case("okx"),
     "well seeded": Case("binance"),
     "okx's best prices are of other orders": Case("okx", Edited(dearer)),
+    "deribit orders by time": Case("deribit"),
     "okx sends no best prices": Case("okx", Edited(no_best_prices)),
     "woo pushes nothing for spot": Case("woo", Edited(no_books)),
     "woo refuses the verb": Case("woo", RefusedVerb()),
@@ -259,8 +260,12 @@ async def test_an_exchange_without_drift_is_well() -> None:
 
 
 async def test_what_became_of_fast_best_prices_is_reported() -> None:
-    well, differing, none, levels_only = await checked_of(
-        "well", "okx's best prices are of other orders", "okx sends no best prices", "kucoin kicks"
+    well, differing, none, levels_only, timed = await checked_of(
+        "well",
+        "okx's best prices are of other orders",
+        "okx sends no best prices",
+        "kucoin kicks",
+        "deribit orders by time",
     )
     fast = well.fast_prices
     assert fast is not None
@@ -274,6 +279,11 @@ async def test_what_became_of_fast_best_prices_is_reported() -> None:
     assert "none shown of 0" in text_of(none, K.TOPS_MISSING)
     assert not none.well
     assert levels_only.fast_prices is None
+    assert timed.fast_prices is not None
+    assert timed.fast_prices.equal > 10
+    assert timed.fast_prices.mismatches <= timed.fast_prices.equal
+    assert timed.fast_prices.books_off == 0
+    assert not text_of(timed, K.TOPS_DISAGREE)
 
 
 async def test_woo_without_deltas_and_without_its_verb_is_named() -> None:

@@ -29,7 +29,7 @@ from transactions.okx_support import KEY
 
 FILES_URL = "https://files.simulated"
 EXPORT_PATH = "/api/v5/account/bills-history-archive"
-HISTORY = OkxHistory(NOW_MS - 800 * DAY_MS, NOW_MS, rows=900, seed=5)
+HISTORY = OkxHistory(NOW_MS - 400 * DAY_MS, NOW_MS, rows=300, seed=6)
 Answer = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
@@ -39,12 +39,12 @@ class Recorded(httpx.AsyncBaseTransport):
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
         self.requests: list[httpx.Request] = []
-        self.before: Callable[[httpx.Request], Awaitable[httpx.Response | None]] | None = None
+        self.changed: Callable[[httpx.Response], Awaitable[httpx.Response]] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        answer = None if self.before is None else await self.before(request)
-        return answer or await self._inner.handle_async_request(request)
+        answer = await self._inner.handle_async_request(request)
+        return answer if self.changed is None else await self.changed(answer)
 
     def posts(self) -> list[dict[str, str]]:
         """The exports that were requested."""
@@ -135,7 +135,7 @@ class ExportService:
         ask = TransactionsRequest(
             exchange="okx",
             transaction_types=list(types),
-            **({"start_time": HISTORY.from_ms} | fields),
+            **({"start_time": self.world.account.history.from_ms} | fields),
         )
         query = await self.service.prepare(ask, key_id=CALLER, streamed=True)
         chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]

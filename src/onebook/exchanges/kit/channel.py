@@ -84,7 +84,7 @@ class BookFrame(Struct, frozen=True):
 class SocketSeed(Struct, frozen=True):
     """The whole book of an instrument, requested on the socket (`BookChannel.request`).
 
-    With `top` it is the shallow one of `Join.shallow`.
+    With `top` it is the book of `Join.shallow`.
     """
 
     name: str

@@ -39,7 +39,7 @@ from onebook.model import Instrument
 # deeper than the interpreter allows is a RecursionError.
 UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 SEQUENCE_MAX: Final = 2**63 - 1
-TEXT_MAX_CHARS: Final = 200  # of an exchange's message in our reasons
+TEXT_MAX_CHARS: Final = 200  # of an exchange's message, as quoted in reasons
 ABSENT: Final = Raw(NO_LEVELS)  # a side missing from a frame; equal to a side without levels
 # An id of a book's state. -1 is what OKX sends as "nothing before this".
 Sequence64 = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]

@@ -267,7 +267,7 @@ class Requests:
                 return
 
     def refused_tops(self, number: int | str | None) -> list[TopsRequest]:
-        """Take the requests for best prices that an error refused; without a number any may be."""
+        """Remove the refused requests for best prices; all of them if the error has no number."""
         refused = [str(number)] if number is not None else list(self._tops)
         return [request for each in refused if (request := self._tops.pop(each, None))]
 

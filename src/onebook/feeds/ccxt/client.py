@@ -60,7 +60,7 @@ _json = msgspec.json.encode
 _command = msgspec.json.Decoder(Command).decode
 
 
-class Extent(Enum):
+class ErrorScope(Enum):
     """Scope of an exception."""
 
     BOOK = auto()  # one book, which is resubscribed
@@ -68,40 +68,40 @@ class Extent(Enum):
     CONNECTION = auto()  # all books of the client, which is replaced
 
 
-class ErrorVerdict(NamedTuple):
+class ErrorClass(NamedTuple):
     """Scope of an exception, and the code for `exchange_status` if it ends the connection."""
 
-    extent: Extent
+    scope: ErrorScope
     reason: Reason = Reason.GAP
 
 
-LOST: Final = ErrorVerdict(Extent.BOOK)
-REFUSED: Final = ErrorVerdict(Extent.REFUSAL, Reason.REFUSED)
+LOST: Final = ErrorClass(ErrorScope.BOOK)
+REFUSED: Final = ErrorClass(ErrorScope.REFUSAL, Reason.REFUSED)
 
 # https://docs.ccxt.com/#/README?id=exception-hierarchy
-VERDICTS: Final[dict[str, ErrorVerdict]] = {
-    "ChecksumError": ErrorVerdict(Extent.BOOK, Reason.CHECKSUM),
+VERDICTS: Final[dict[str, ErrorClass]] = {
+    "ChecksumError": ErrorClass(ErrorScope.BOOK, Reason.CHECKSUM),
     "InvalidNonce": LOST,
     "UnsubscribeError": LOST,
     "BadResponse": LOST,
-    "OnMaintenance": ErrorVerdict(Extent.CONNECTION, Reason.MAINTENANCE),
-    "RateLimitExceeded": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
-    "DDoSProtection": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
-    "NetworkError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "ExchangeClosedByUser": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "OnMaintenance": ErrorClass(ErrorScope.CONNECTION, Reason.MAINTENANCE),
+    "RateLimitExceeded": ErrorClass(ErrorScope.CONNECTION, Reason.RATE_LIMITED),
+    "DDoSProtection": ErrorClass(ErrorScope.CONNECTION, Reason.RATE_LIMITED),
+    "NetworkError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
+    "ExchangeClosedByUser": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
     "AuthenticationError": REFUSED,
     "ArgumentsRequired": REFUSED,
     "BadRequest": REFUSED,
     "OperationRejected": REFUSED,
     "NotSupported": REFUSED,
     # ccxt cancels tasks that wait for a connection it has closed.
-    "CancelledError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "OSError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "ClientError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
+    "CancelledError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
+    "OSError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
+    "ClientError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
 }
 
 
-def verdict_of(error: BaseException) -> ErrorVerdict:
+def classify_error(error: BaseException) -> ErrorClass:
     """Classify an exception; unknown ones affect one book."""
     for kind in type(error).__mro__:
         if kind.__name__ in VERDICTS:
@@ -109,7 +109,7 @@ def verdict_of(error: BaseException) -> ErrorVerdict:
     return LOST
 
 
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Describe an exception in one short line."""
     text = " ".join(str(error).split())
     return short(f"{type(error).__name__}: {text}" if text else type(error).__name__)
@@ -243,7 +243,7 @@ def _step(market: Mapping[str, Any], column: str, counting: int, plain: Write) -
 
 
 def _least(market: Mapping[str, Any], column: str, plain: Write) -> str:
-    """Return ccxt's minimum of an order's amount or cost, "" if it knows none."""
+    """Return ccxt's minimum amount or cost of an order; "" if unknown."""
     least = market.get("limits", {}).get(column, {}).get("min")
     return "" if least is None else plain(least)
 
@@ -350,10 +350,10 @@ class CcxtClient:
 
     def failed(self, native: str, error: BaseException) -> None:
         """Handle an exception raised while watching a book."""
-        extent = verdict_of(error).extent
-        if extent is Extent.CONNECTION:
+        scope = classify_error(error).scope
+        if scope is ErrorScope.CONNECTION:
             self.end(self._end_of(error))
-        elif extent is Extent.REFUSAL and self._waits(native):
+        elif scope is ErrorScope.REFUSAL and self._waits(native):
             self._refused(native, error)
         else:
             self._emit_failure("lost", native, error)
@@ -369,12 +369,12 @@ class CcxtClient:
             return
         self._refusal = error
         if any(self._waits(other) for other in self._watchers if other != native):
-            self.emit(NAMELESS, _json({"type": "unnamed", "words": words_of(error)}))
+            self.emit(NAMELESS, _json({"type": "unnamed", "words": describe_error(error)}))
         else:
             self._emit_failure("refused", native, error)
 
     def _emit_failure(self, kind: str, native: str, error: BaseException) -> None:
-        self.emit(native, _json({"type": kind, "native": native, "words": words_of(error)}))
+        self.emit(native, _json({"type": kind, "native": native, "words": describe_error(error)}))
 
     def begin(self, coroutine: Any) -> "asyncio.Task[None]":
         """Start a task that this client owns."""
@@ -410,16 +410,16 @@ class CcxtClient:
             self._broken(error)
 
     def _end_of(self, error: BaseException) -> End:
-        verdict = verdict_of(error)
-        reason = verdict.reason if verdict.extent is Extent.CONNECTION else Reason.INTERNAL_ERROR
-        return End(reason, words_of(error))
+        verdict = classify_error(error)
+        reason = verdict.reason if verdict.scope is ErrorScope.CONNECTION else Reason.INTERNAL_ERROR
+        return End(reason, describe_error(error))
 
     def _broken(self, error: Exception | None) -> None:
         """End the client, because ccxt stopped reading or (None) started too many tasks."""
         if error is None:
             self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
         else:
-            self.end(End(Reason.PROTOCOL_ERROR, words_of(error)))
+            self.end(End(Reason.PROTOCOL_ERROR, describe_error(error)))
 
     async def _close(self, tasks: Tasks) -> None:
         for watcher in self._watchers.values():
@@ -430,7 +430,7 @@ class CcxtClient:
                 async with asyncio.timeout(half_s):
                     await books.close()
             except Exception as error:
-                log.info("ccxt did not close a client: %s.", words_of(error))
+                log.info("ccxt did not close a client: %s.", describe_error(error))
         left = await tasks.cancel(half_s)
         if left:
             log.warning("%d tasks of ccxt could not be cancelled.", left)

@@ -26,8 +26,8 @@ from onebook.feeds.ccxt.client import (
     CcxtHandle,
     Emit,
     SideWriter,
+    describe_error,
     rows,
-    words_of,
     writer,
 )
 from onebook.feeds.ccxt.worker import Tasks, Worker
@@ -153,7 +153,7 @@ class Library:
             markets = await ccxt.load_markets()
         except Exception as error:
             raise ExchangeFailed(
-                f"ccxt could not load the markets of {name} ({words_of(error)})."
+                f"ccxt could not load the markets of {name} ({describe_error(error)})."
             ) from None
         finally:
             await close()

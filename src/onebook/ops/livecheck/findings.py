@@ -194,8 +194,8 @@ def _fast_prices(observer: Observer) -> FastPrices | None:
     tenths = quantiles(leads_s, n=10) if len(leads_s) > 1 else ()
     return FastPrices(
         shown=tops.shown,
-        equal=tops.agreed,
-        mismatches=tops.disagreed,
+        equal=tops.agreed + observer.tied_equal,
+        mismatches=tops.disagreed + observer.tied - observer.tied_equal,
         books_off=tops.off,
         lead_ms=round(median(leads_s) * 1_000, 1) if leads_s else None,
         lead_p90_ms=round(tenths[-1] * 1_000, 1) if tenths else None,

@@ -36,7 +36,10 @@ from onebook.exchanges.kit import (
     TopOfBook,
     Trading,
     Unnamed,
+    best_prices_at,
+    levels_at,
 )
+from onebook.exchanges.kit.contract import milliseconds
 from onebook.feeds.connection import TOO_LONG, FrameRecorder
 from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
@@ -58,7 +61,7 @@ Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
 
 
 class Ahead(NamedTuple):
-    """New best prices that the levels have not reached: their number and their arrival."""
+    """A top that the depth has not reached yet: its number and time of arrival."""
 
     number: int
     at: float
@@ -84,7 +87,8 @@ class FollowedBook(Struct, eq=False):
     wants_body: bool = False
     before: tuple[float, Levels] | None = None  # the book before its second subscription
     resubscribed: bool = False
-    best: tuple[bytes, bytes] | None = None  # the newest of the fast channel
+    best: TopOfBook | None = None  # newest top of the fast channel
+    tied: TopOfBook | None = None  # top of the same time as the last levels
     ahead: deque[Ahead] = field(default_factory=lambda: deque(maxlen=AHEAD_MAX))
 
 
@@ -131,6 +135,7 @@ class Observer:
         self.late_max_s = 0.0  # maximum delay of this process
         self.ages_s: tuple[float, float] | None = None  # minimum and maximum age of data
         self.tops: TopCounts | None = None  # of the fast best prices, if any
+        self.tied = self.tied_equal = 0  # best prices and levels of the same time
         self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # of new tops over the depth
         self._books = books
         self._redactor = redactor
@@ -296,7 +301,7 @@ class Observer:
             return
         book.data_frames += 1
         self._heard(output.instrument, now)
-        self._reached(book, output.sequence, now)
+        self._reached(book, output, now)
         if output.at_ms:
             age_s = self._clock.wall_ms() / 1_000 - output.at_ms / 1_000
             least, most = self.ages_s or (age_s, age_s)
@@ -304,18 +309,37 @@ class Observer:
 
     def _best(self, top: TopOfBook, now: float) -> None:
         book = self.followed.get(top.instrument)
-        best = bytes(top.bids), bytes(top.asks)
-        if book is not None and best != book.best:
-            book.best = best
+        if book is None:
+            return
+        last, book.best = book.best, top
+        if last is None or (top.bids, top.asks) != (last.bids, last.asks):
             book.ahead.append(Ahead(top.sequence, now))
 
-    def _reached(self, book: FollowedBook, number: int, now: float) -> None:
-        """Measure how much earlier the newest best prices up to these levels were known."""
+    def _reached(self, book: FollowedBook, levels: Snapshot | Delta, now: float) -> None:
+        """Measure the lead of the newest top that these levels include."""
+        self._compare_tied(book)
+        best, number = book.best, levels.sequence
+        if best is not None and _same_time(best, levels):
+            book.tied = best
         newest: Ahead | None = None
         while book.ahead and book.ahead[0].number <= number:
             newest = book.ahead.popleft()
         if newest is not None and book.health is Health.LIVE:
             self.leads_s.append(now - newest.at)
+
+    def _compare_tied(self, book: FollowedBook) -> None:
+        """Compare the last levels with best prices of the same time, which fusing never does."""
+        tied, book.tied = book.tied, None
+        live = self._books.get(book.instrument)
+        if tied is None or live is None or live.health is not Health.LIVE:
+            return
+        other = Book()
+        try:
+            other.replace(tied.bids, tied.asks, tied.shape)
+        except LevelError:
+            return
+        self.tied += 1
+        self.tied_equal += other.top(1) == live.core.top(1)
 
     def _heard(self, instrument: Instrument | None, now: float) -> None:
         if self.heard_at is not None:
@@ -582,6 +606,12 @@ class WatchedSeeded(WatchedConnector):
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
         """Unsubscribe from a dead stream."""
         return self.inner.invalidate(instrument)
+
+
+def _same_time(best: TopOfBook, levels: Snapshot | Delta) -> bool:
+    """Return whether both are numbered by one time, the same for both."""
+    at_ms = milliseconds(best.at)
+    return (best.sequence, levels.sequence) == (best_prices_at(at_ms), levels_at(at_ms))
 
 
 def _spellings(instrument: Instrument) -> set[str]:

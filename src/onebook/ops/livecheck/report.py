@@ -111,12 +111,13 @@ class FindingKind(StrEnum):
     TOPS_DISAGREE = (
         "tops_disagree",
         Grade.WARNING,
-        "Best prices of the fast channel contradict the levels, so that books ignore them.",
+        "Best prices of the fast channel contradict the depth, so that books ignore them.",
     )
     TOPS_MISSING = (
         "tops_missing",
         Grade.WARNING,
-        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+        "No best prices of the fast channel were shown: none arrived, or their numbers did not "
+        "match.",
     )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
@@ -163,15 +164,17 @@ class Comparison(Struct, frozen=True):
 
 
 class FastPrices(Struct, frozen=True):
-    """What became of the best prices of a fast channel, in all followed books.
+    """Outcomes of the best prices of a fast channel, in all followed books.
 
     Args:
-        shown: How often they were shown over the levels.
-        equal: Checks of both channels at the same number that agreed; always 0 if the exchange
-            orders them by time, because equal times prove nothing.
-        mismatches: Checks that did not agree.
-        books_off: Books that ended ignoring them, after two mismatches or because of other numbers.
-        lead_ms: Median time from new best prices to the levels that include them; None if unknown.
+        shown: How often they were shown over the depth.
+        equal: Successful checks of both channels at the same number; at the same time if the
+            exchange orders them by time.
+        mismatches: Failed checks. At the same time both may be of different states, which is no
+            fault.
+        books_off: Books that finally ignored them, after two mismatches or because of another
+            counter.
+        lead_ms: Median time from a new best price to the depth that includes it; None if unknown.
         lead_p90_ms: The 90th percentile of these times.
     """
 

@@ -271,7 +271,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         return place
 
     def _until(self, table: str, place: Place) -> tuple[StateT | None, list[Any]]:
-        """Return the state before the block of a place, and the block's rows up to the place.
+        """Return the state at the start of a place's block, and the block's rows up to that place.
 
         A balance at a time is that of the state plus the rows. None before the first block.
         """

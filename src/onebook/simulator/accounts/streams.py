@@ -22,7 +22,7 @@ class PrivateConnection:
 
     Attributes:
         path: The path that it has connected to.
-        owner: Who has authenticated; None before.
+        owner: The authenticated account; None before authentication.
     """
 
     def __init__(self, number: int, path: str) -> None:
@@ -33,7 +33,7 @@ class PrivateConnection:
         self.unsent: asyncio.Queue[str | None] = asyncio.Queue(UNSENT_MAX)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message after those before it."""
+        """Queue a message."""
         self.send_text(json.encode(message).decode())
 
     def send_text(self, text: str) -> None:
@@ -94,7 +94,7 @@ class PrivateStreams(ABC):
                     each.send(message)
 
     async def serve(self, socket: WebSocket) -> None:
-        """Serve a client until it leaves."""
+        """Serve a client until it disconnects."""
         if self.refusing or socket.url.path not in self.paths:
             await socket.close()
             return

@@ -134,7 +134,7 @@ def records_of(
         if found is not None:
             event, line = found
             records.append(_line(entry, context, line, event.transactionId, event.type))
-        else:  # it takes back a deposit or withdrawal, whose record stands where that was booked
+        else:  # it reverses a deposit or withdrawal; that record is where the original was booked
             meaning = meaning_of(entry.type, "", True)
             taken_back = fund_id(context, entry.type, entry.refid or entry.id)
             line = line_id(context, entry)

@@ -2,14 +2,15 @@
 
 - Bills of the trading account, by slices of time and their ids: the newest week from the faster
   list, older ones from the archive of three months, and what is older from exports by quarter.
-- Bills of the funding account since 2021-02-01, by their ids: those of the last month from the
-  faster list, older ones from the history. Neither takes a range of time, so a range that ends in
-  the past begins where one row of the paging by time leads to.
-- Fills and conversions are joined with their bills. Deposits and withdrawals are lists of their
-  own, and the only ones with networks and transactions.
+- Bills of the funding account since 2021-02-01, by id: those of the last month from the faster
+  list, older ones from the history. Neither accepts a time range, so a range that ends in the past
+  begins at a row found by paging by time.
+- Fills and conversions are joined with their bills. Deposits and withdrawals have their own lists,
+  the only ones with networks and transactions.
 
-Lists that are paged by time (deposits, withdrawals, conversions) give a whole instant or nothing:
-the next page begins one millisecond higher than it has to, and rows that come again count once.
+Lists that are paged by time (deposits, withdrawals, conversions) return all rows of a millisecond
+or none: the next page therefore begins one millisecond later than necessary, and repeated rows
+count once.
 """
 
 from collections.abc import Callable, Iterable
@@ -115,8 +116,8 @@ LISTS: Final = {
     DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
     WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
 }
-EXPORTED: Final = "export:"  # what a cursor of trading bills begins with, in exports
-RECENT, HISTORY = "r", "h"  # what a cursor of funding bills begins with
+EXPORTED: Final = "export:"  # prefix of cursors of trading bills in exports
+RECENT, HISTORY = "r", "h"  # the first character of a cursor of funding bills
 FILL_CHECKS: Final = {TRADES: CheckId.SPOT_FILLS, FUTURES: CheckId.FUTURES_FILLS}
 
 
@@ -216,7 +217,7 @@ class OkxReader:
         if cursor.startswith(EXPORTED) or window.to_ms <= listed_ms:
             return await self._exported_page(source, window, cursor, listed_ms)
         recent = window.from_ms > now_ms - RECENT_MS
-        # Both ends count whether OKX includes them or not; what is outside is dropped.
+        # Both ends work whether or not OKX includes them, because rows outside are dropped.
         asked = {
             "begin": str(max(window.from_ms, listed_ms) - 1), "end": str(window.to_ms),
             "limit": str(source.page_rows),

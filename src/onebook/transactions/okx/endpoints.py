@@ -201,7 +201,7 @@ BOOKKEEPING: Final = Bookkeeping(
         ),
         (
             EventType.HOLDINGS,
-            Unproven("balances in Earn", "No ledger contains them, only deposits and redemptions."),
+            Unproven("balances in Earn", "Ledgers contain only deposits and redemptions."),
         ),
     ),
     reasons=dict.fromkeys(COMPARED, _SHORT_LIST),

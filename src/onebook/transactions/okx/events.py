@@ -228,7 +228,7 @@ def events_of(
 
 
 def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> Record:
-    """A bill as a line of its account's ledger: what moved, and the balance around it."""
+    """Map a bill to a line of its account's ledger: the change, and the balances around it."""
     meaning, currency = bill.meaning, bill.currency
     gross, change, after = bill.gross, bill.change, bill.balance
     pattern = _line_pattern(
@@ -323,7 +323,7 @@ def _conversions(
             if len({bill.incoming for bill in part}) > 1:
                 left = [bill for bill in left if bill not in part]
                 found += _exchanged(part, context, None)
-    forced = [bill for bill in left if bill.type in REPAYING]  # of one coin: no exchange
+    forced = [bill for bill in left if bill.type in REPAYING]  # one coin is no exchange
     found += [_single(bill, context) for bill in forced]
     left = [bill for bill in left if bill not in forced]
     return found + (_exchanged(left, context, None) if left else [])

@@ -163,7 +163,7 @@ def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
 
 
 def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, ...]:
-    """The fields that an exchange of one leg lacks."""
+    """The fields that an exchange with one leg lacks."""
     if sent is not None and received is not None:
         return ()
     return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
@@ -400,7 +400,7 @@ def _with_amount(record: Record, currency: str, gross: str) -> Record:
 def _realised(
     fill: Record, currency: str, gained: str, context: BillContext, *, context_market: TradedMarket
 ) -> Record:
-    """What a fill of a contract realised; its lines are those of the fill."""
+    """The realised P&L of a contract fill; its lines are those of the fill."""
     given = gained[0] == "-"
     amount = gained[1:] if given else gained
     moved = money(currency, amount)

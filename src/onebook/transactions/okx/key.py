@@ -20,7 +20,7 @@ class OkxKeyInfo(Struct, frozen=True):
         permissions: Its permissions.
         bound: Whether it is bound to addresses.
         mode: The mode of the account.
-        main: Whether it is of a main account.
+        main: Whether it belongs to a main account.
         user: The id of the account.
     """
 

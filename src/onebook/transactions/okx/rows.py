@@ -56,16 +56,16 @@ class BillContext(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True, gc=False):
-    """One bill of either account; the funding account has only the first ones.
+    """One bill of either account; the funding account has only the first fields.
 
     Args:
         native: Account and id in one text: each account counts for itself.
         native_type: Account, type and subtype in one text.
         meaning: What its codes mean.
         incoming: Whether the balance grew, or stayed.
-        change: By what the balance changed, signed.
-        balance: The balance of the currency after it; None where absent.
-        fee: The part of the change that is a fee, signed as OKX has it: below zero it was paid.
+        change: The signed change of the balance.
+        balance: The balance of the currency after it; None if absent.
+        fee: The part of the change that is a fee, with OKX's sign: a negative fee was paid.
         gross: The change without the fee.
         pnl: The P&L of a position; "0" if there is none.
     """
@@ -232,12 +232,12 @@ def make_id(context: BillContext, source: str, native_key: str) -> str:
 
 
 def line_id(context: BillContext, bill: Bill) -> str:
-    """The id of a bill as a line of the ledger."""
+    """The id of the ledger line of a bill."""
     return record_id(EXCHANGE, context.environment, LINE, bill.native)
 
 
 def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:
-    """The lines of an event, as `related` takes them."""
+    """The ids of an event's ledger lines, for `related`."""
     environment = context.environment
     return tuple([record_id(EXCHANGE, environment, LINE, bill.native) for bill in bills])
 
@@ -248,7 +248,7 @@ def first_of(bills: Iterable[Bill]) -> Bill:
 
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:
-    """The fees of some bills: positive is paid."""
+    """The fees of some bills; positive fees were paid."""
     fees = [
         Fee(bill.currency, negated(bill.fee), None, kind, "fee")
         for bill in bills

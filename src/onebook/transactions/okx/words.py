@@ -20,7 +20,7 @@ OTHERS, HOLDINGS, LEDGER = "other", "holdings", "ledger"
 
 CODES_MAX: Final = 4_096  # of bills, whose meaning is kept
 
-# The unified name of our types, where there is one.
+# The unified names of our types, where there is one.
 UNIFIED: Final = {
     DEPOSITS: "deposits",
     WITHDRAWALS: "withdrawals",
@@ -152,7 +152,7 @@ TRADING_SUBTYPES: Final[dict[str, Meaning | Signed]] = {
     "380": CONVERSION,
     "381": YIELD,  # coins that are lent by themselves
 }
-# The type of each subtype, of which exports have nothing else.
+# The type of each subtype; exports contain only the subtype.
 _SUBTYPES_OF: Final[dict[str, Iterable[int]]] = {
     "1": (11, 12, 290),
     "2": range(1, 7),
@@ -250,7 +250,7 @@ FUNDING_TYPES: Final[dict[str, Meaning | Signed]] = {
     **_each(ADJUSTMENT, (195, 196, 197, 198, 199, 220, 230)),
     **_each(CONVERSION, (311,)),  # small balances, from the trading account
 }
-# Where a transfer came from, or went to, as far as its code says.
+# The other side of a transfer, where the code shows it.
 OUTSIDE: Final = {
     "20": "SUB_ACCOUNT", "21": "SUB_ACCOUNT", "22": "MAIN_ACCOUNT", "23": "MAIN_ACCOUNT",
     "130": "TRADING", "131": "TRADING", "361": "SUB_ACCOUNT",

@@ -80,7 +80,7 @@ const list = (shape) => (value) => {
   return "";
 };
 
-/** Converts member names between camel case here and snake case on the wire, at one depth or at all. */
+/** Converts member names between camel case here and snake case on the wire, at one level or at all levels. */
 const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const renamed = (members, rename) => Object.fromEntries(Object.entries(members).map(([name, value]) => [rename(name), value]));
@@ -789,7 +789,7 @@ export class Session {
     if (!found) return;
     for (const [name, each] of this.#subscriptions) if (each === found) this.#subscriptions.delete(name);
     for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.key}`);
-    if (!found.held) return; // if it is still accepted, it is ended then
+    if (!found.held) return; // if it is accepted later, it is ended then
     for (const [id, { key }] of this.#sent) if (key === found.key) this.#sent.delete(id);
     this.#connection.send({ type: "unsubscribe_aggregated", ...found.about, symbol: found.view.symbol });
   }

@@ -34,7 +34,7 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
-  /** Write the sentence, on each update; the pairs only if their kind differs from those written. */
+  /** Write the summary on each update, and the pairs only when their kind changes. */
   write(nowMs, live) {
     if (this.#kind !== this.#written) this.showFigures(nowMs, live);
     else this.#say(this.#book, this.#sinceMs(nowMs), live);

@@ -1,7 +1,7 @@
 // Writes text and attributes to the document only if they differ.
 
 /**
- * Give an element one text; true if it changed. The text node is reused: a new one would make the browser
+ * Set the text of an element; returns true if it changed. The text node is reused: a new one would make the browser
  * recompute styles, a changed one costs only the layout of its line.
  */
 export function write(element, text) {

@@ -40,10 +40,17 @@ SIGNED = {  # those that mean another event where the balance falls
 
 
 class RandomOkx(RandomRows):
-    """An account to which something happened; `bills` has both ledgers, `lists` the others."""
+    """An account to which something happened; `bills` has both ledgers, `lists` the others.
 
-    def __init__(self, seed: int, *, from_ms: int, to_ms: int) -> None:
+    Args:
+        trading_days: For how long the trading account was used.
+    """
+
+    def __init__(
+        self, seed: int, *, from_ms: int, to_ms: int, trading_days: int = KEPT_DAYS
+    ) -> None:
         super().__init__(seed, from_ms=from_ms, to_ms=to_ms, tokens_to_ms=from_ms)
+        self.trading_days = trading_days
         self.bills: dict[str, list[tuple[int, Row]]] = {"trading": [], "funding": []}
         self.expected: list[Expected] = []
         self.rows: defaultdict[str, list[Row]] = defaultdict(list)
@@ -75,7 +82,7 @@ class RandomOkx(RandomRows):
 
     def recent(self) -> int:
         """A time at which trading bills are kept, now and then that of many others."""
-        low = self.to_ms - KEPT_DAYS * DAY_MS
+        low = self.to_ms - self.trading_days * DAY_MS
         if self.dense and self.random.random() < 0.6:
             return low + 40 * DAY_MS + self.random.randrange(3_600) * 1_000
         return self.random.randrange(low, self.to_ms - 60_000)

@@ -11,6 +11,7 @@ import httpx
 from msgspec import json
 
 from transactions.oracle.okx.account import RandomOkx
+from transactions.oracle.okx.exports import RandomOkxExports
 from transactions.oracle.rows import DAY_MS, Row
 
 Query = dict[str, str]
@@ -32,6 +33,7 @@ class RandomOkxExchange(httpx.AsyncBaseTransport):
         self.random = Random(seed)
         self.violations: list[str] = []
         self._now_ms = now_ms
+        self.exports: RandomOkxExports | None = None
         self._fault_rate = (0.0, 0.05, 0.12)[seed % 3]
         self._inclusive = seed % 2 == 0
         self._short = self.random.random() < 0.3  # pages that are shorter than requested
@@ -45,6 +47,8 @@ class RandomOkxExchange(httpx.AsyncBaseTransport):
             status, body = self.random.choice(FAULTS)
             text = body.encode() if isinstance(body, str) else json.encode(body)
             return httpx.Response(status, content=text)
+        if self.exports is not None and request.url.path.endswith("bills-history-archive"):
+            return self.exports.asked(request)
         query = dict(parse_qsl(request.url.query.decode()))
         rows = self._rows(request.url.path.removeprefix("/api/v5/"), query)
         return httpx.Response(200, content=json.encode({"code": "0", "msg": "", "data": rows}))
@@ -78,6 +82,8 @@ class RandomOkxExchange(httpx.AsyncBaseTransport):
         if name == "asset/balances":
             held = self.account.held("funding").items()
             return [{"ccy": ccy, "bal": amount} for ccy, amount in held]
+        if name == "account/config":
+            return [{"uid": "12345", "perm": "read_only"}]
         if name in ("finance/savings/balance", "finance/staking-defi/orders-active",
                     "public/instruments"):  # fmt: skip
             return []

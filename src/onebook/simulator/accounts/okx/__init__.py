@@ -1,11 +1,11 @@
 """A simulated OKX: one account with years of history behind the real v5 protocol.
 
 It shares no code with our adapter, so that neither can hide an error of the other. `generator`
-makes the history in blocks of what `trading`, `contracts` and `funds` do, `account` gives access to
-it and to what really happened, `rows` writes it as OKX does, `endpoints` pages and forgets as OKX
-does, `server` is the ASGI application of a site, `exports` that of the host of exported files,
-`stream` has the private WebSockets; common parts are in `simulator.accounts`. Other clients (ccxt,
-python-okx) work with it unchanged.
+builds the history in blocks from the events of `trading`, `contracts` and `funds`, `account` gives
+access to it and to the true events, `rows` encodes it as OKX does, `endpoints` implements paging
+and retention, `server` is the ASGI application of a site, `exports` that of the host of exported
+files, `stream` has the private WebSockets; common parts are in `simulator.accounts`. Other clients
+(ccxt, python-okx) work with it unchanged.
 Protocol: https://www.okx.com/docs-v5/en/
 """
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from onebook.simulator.accounts.okx.names import MASTER
 
-CLOCK_MS: Final = 30_000  # by which a time stamp may be off
+CLOCK_MS: Final = 30_000  # maximum deviation of a time stamp
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _KEY: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 REFUSALS: Final = {

@@ -149,7 +149,7 @@ class SimulatedOkx(SimulatedHost):
         await self.streams.serve(socket)
 
     def _held(self) -> dict[str, Any]:
-        """The trading account now, as its channel has it."""
+        """The current trading account, in the form of its channel."""
         return self._live.answers["account/balance"](OkxQuery({}, None, self._now_ms()))[0]
 
     def act(self, kind: str) -> None:

@@ -1,8 +1,8 @@
 """OKX's simulated private WebSockets: login, channels of two paths, heartbeat, pushes.
 
-https://www.okx.com/docs-v5/en/#overview-websocket and the pages of the channels. Each channel is
-offered under one path alone. Unconfirmed: which error answers a key of demo trading, and that the
-events of balances are named as here for bills that the page does not speak of.
+https://www.okx.com/docs-v5/en/#overview-websocket and the pages of the channels. Each channel
+exists under one path only. Unconfirmed: the error for a key of demo trading, and the event names of
+balances for bills that the page does not mention.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ ERRORS: Final = {
     "60031": "The WebSocket endpoint does not allow multiple or repeated logins.",
     "60032": "API key doesn't exist.",
 }
-# The event of balances that a bill belongs to, by its type; none for the others.
+# The event of balances for a bill, by its type; none for other types.
 EVENTS: Final = {
     "1": "transferred",
     "2": "filled",
@@ -80,12 +80,12 @@ class OkxStreams(PrivateStreams):
         self._keys = keys
         self._now_ms = now_ms
         self._held = held
-        self._told_ms = now_ms()  # until when deposits and withdrawals were announced
+        self._told_ms = now_ms()  # up to when deposits and withdrawals were announced
 
     # Pushes ---------------------------------------------------------------------------------
 
     def announce(self, account: OkxAccount) -> None:
-        """Push what the last event of an account has changed."""
+        """Push the changes of an account's last event."""
         now = self._now_ms()
         happened = account.happened
         orders = {(each.time, each.seq): each for each in happened.orders}
@@ -102,7 +102,7 @@ class OkxStreams(PrivateStreams):
     def _moved(
         self, listed: Iterable[Any], shown: Callable[[Any, int], Row], now: int
     ) -> list[Row]:
-        """The rows of a list that have appeared or changed."""
+        """The new or changed rows of a list."""
         found = []
         for each in listed:
             row = shown(each, now)
@@ -143,7 +143,7 @@ class OkxStreams(PrivateStreams):
                 self._show(connection, str(op), each)
 
     def _login(self, connection: PrivateConnection, asked: Any) -> str:
-        """Check a login; return the code of what is wrong with it."""
+        """Check a login; return the code of its fault."""
         if connection.owner is not None:
             return "60031"
         if not isinstance(asked, dict):
@@ -180,7 +180,7 @@ class OkxStreams(PrivateStreams):
         return {"event": op, "arg": asked}
 
     def _show(self, connection: PrivateConnection, op: str, asked: Any) -> None:
-        """Send what a channel begins with."""
+        """Send the initial data of a channel."""
         channel = asked.get("channel") if isinstance(asked, dict) else ""
         if op != "subscribe" or channel not in connection.topics:
             return

@@ -1,4 +1,4 @@
-"""A key's table of taker fees."""
+"""Taker fees per key."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the tables, all empty."""
+    """Add the column, empty for all keys."""
     op.add_column("keys", sa.Column("fees", sa.Text, nullable=False, server_default="{}"))
 
 
 def downgrade() -> None:
-    """Drop the tables."""
+    """Drop the column."""
     op.drop_column("keys", "fees")
