@@ -81,12 +81,12 @@ class CollectionFull(OnebookError):
 
 
 class AnotherAccount(OnebookError):
-    """The credentials are of another account than what was collected under their name."""
+    """The credentials belong to another account than the records collected under their name."""
 
     def __init__(self, account: str) -> None:
         super().__init__(
-            f"The credentials of {account} are of another account than the records that were "
-            "collected under this name. Store them under a name of their own, such as "
+            f"The credentials of {account} belong to another account than the records that were "
+            "collected under this name. Store them under another name, such as "
             f"{account.partition(':')[0]}:new, or delete the records with onebook transactions "
             f"forget {account}."
         )
@@ -138,7 +138,7 @@ class Collected(Struct, frozen=True):
 
 
 class Forgotten(NamedTuple):
-    """What was deleted of the collection of an account."""
+    """The numbers of deleted records and readings of an account."""
 
     records: int
     readings: int
@@ -266,7 +266,7 @@ class Collector:
         Raises:
             CollectionBusy: Another process is collecting the account.
             CollectionFull: The account has reached its maximum number of records.
-            AnotherAccount: The credentials are of another account than what is stored.
+            AnotherAccount: The credentials belong to another account than the stored records.
             LeaseLost: Another process took over because this one was stopped for too long.
             ConfigError: The master key of the sealed records is missing.
             InvalidRequest, ServiceUnavailable: There are no credentials.
@@ -326,12 +326,11 @@ class Collector:
         await self._collection.keep_identity(name, environment, found)
 
     async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
-        """Delete what was collected of an account, all of it or what is older than a time.
+        """Delete the collected records of an account, all of them or those older than a time.
 
-        Exports of the exchange on this host, which are older than what its lists have, are deleted
-        too.
-        What is deleted by time is not collected again; after all was deleted, the next collection
-        is a first one.
+        The exchange's exports on this host, which are older than its lists, are deleted too.
+        Records deleted by time are not collected again; after everything was deleted, the next
+        collection starts from scratch.
 
         Raises:
             CollectionBusy: The account is being collected.
