@@ -223,7 +223,6 @@ class Collector:
             return []
         for gone in self._collected_ms.keys() - set(accounts):
             del self._collected_ms[gone]
-            COLLECTED_AGE.remove(str(gone.name), gone.environment.value)
         return found
 
     def _note(self, account: CollectedAccount, last: str | None) -> None:
@@ -232,12 +231,18 @@ class Collector:
             self._collected_ms[account] = int(last)
         else:
             self._collected_ms.setdefault(account, self._clock.wall_ms())
-        age = COLLECTED_AGE.labels(str(account.name), account.environment.value)
-        age.set_function(partial(self._age_s, account))
+        exchange = account.name.exchange
+        COLLECTED_AGE.labels(exchange).set_function(partial(self._age_s, exchange))
 
-    def _age_s(self, account: CollectedAccount) -> float:
-        at_ms = self._collected_ms.get(account, self._clock.wall_ms())
-        return max(0, self._clock.wall_ms() - at_ms) / SECOND_MS
+    def _age_s(self, exchange: str) -> float:
+        """Seconds since the account of an exchange that waits longest was collected."""
+        now_ms = self._clock.wall_ms()
+        ages = (
+            now_ms - at_ms
+            for account, at_ms in self._collected_ms.items()
+            if account.name.exchange == exchange
+        )
+        return max([0, *ages]) / SECOND_MS
 
     async def _collect_quietly(self, account: CollectedAccount) -> None:
         name = f"{account.name} ({account.environment.value})"

@@ -172,8 +172,9 @@ class OkxReader:
     async def _listed(self, rows: list[Any]) -> dict[str, Record | None]:
         """By bill, the deposit or withdrawal that it belongs to; None if that moved nothing."""
         found: dict[str, Record | None] = {}
-        for bill in rows:
-            if not isinstance(bill, Bill) or not is_fund(bill):
+        bills = [row for row in rows if isinstance(row, Bill)]
+        for bill in bills:
+            if not is_fund(bill, bills):
                 continue
             record = await self._matcher(LISTED[bill.type]).find(bill)
             if record is not None:
