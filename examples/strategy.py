@@ -3,7 +3,7 @@ import onebook
 from onebook.client import AsyncOnebook
 
 async def costs(source, symbol, exchanges, amount):
-    """What an amount costs now, each time the book changes: the same on the library and a service."""
+    """Yield the cost of an amount at each change of the book, from the library or a service."""
     async with source.order_book(symbol, exchanges=exchanges, depth=50, split=True) as book:
         async for update in book:
             if update.best_bid and update.best_ask:

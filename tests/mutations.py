@@ -130,7 +130,7 @@ MUTATIONS: Final = {
     ),
     "offline_while_lost": Mutation(
         "b3b5bda",
-        'self.stats[instrument.exchange].trouble = ""  # no connection is needed now',
+        'self.stats[instrument.exchange].trouble = ""',
         "pass",
         "test_an_exchange_without_a_wanted_book_is_in_no_trouble",
     ),
@@ -221,7 +221,7 @@ MUTATIONS: Final = {
     ),
     "message_of_two_types": Mutation(
         "d179493",
-        "if field not in hints:  # the message's type, sent twice",
+        "if field not in hints:",
         "if False:",
         "test_a_message_of_two_types_is_refused_in_plain_words",
     ),
@@ -455,7 +455,7 @@ MUTATIONS: Final = {
     ),
     "outage_of_nats_in_the_log": Mutation(
         "8312471",
-        "if text != self._logged:  # nats-py reports every connection attempt, five a second",
+        "if text != self._logged:",
         "if True:",
         "test_an_outage_of_nats_is_a_few_lines_however_long_it_is",
     ),

@@ -278,6 +278,8 @@ export interface TransactionOptions {
   includeRaw?: boolean;
   /** Check the records against the account's balances. */
   verify?: boolean;
+  /** Only what the service has collected, or only the exchange; both by default, each event once. */
+  source?: "collected" | "exchange";
 }
 
 export interface FollowOptions extends Pick<SessionOptions, "attemptsMax" | "silenceMaxS" | "pingTimeoutS"> {
@@ -293,6 +295,7 @@ export interface FollowOptions extends Pick<SessionOptions, "attemptsMax" | "sil
 export interface LiveTransaction {
   /** "updated": a record that was received before has changed. */
   change: "history" | "new" | "updated" | "status";
+  /** Such as "kraken:treasury"; the exchange, for its first account. */
   account: string;
   /** Null for a status. */
   record: TransactionRecord | null;
@@ -300,8 +303,11 @@ export interface LiveTransaction {
   status: {
     state: "live" | "interrupted";
     reason: string | null;
+    /** Unix ms up to which everything was sent. */
     completeTo: number;
     types: { transactionType: string; source: "stream" | "polling"; delayS: number }[];
+    /** The types that cannot be followed. */
+    errors: TransactionError[];
   } | null;
 }
 
@@ -335,7 +341,8 @@ export interface TransactionRecord {
   nativeStatus: string | null;
   /** Completed records of "primary" may be summed: they contain each event once. */
   view: "primary" | "summary" | "ledger" | "snapshot";
-  account: { wallet: string | null; uid: string | null } | null;
+  /** `name` in answers of several or of named accounts, such as "kraken:treasury". */
+  account: { wallet: string | null; uid: string | null; name?: string } | null;
   direction: "in" | "out" | "both" | "none";
   side: string | null;
   asset: string | null;
@@ -401,12 +408,25 @@ export interface Coverage {
   floor: number | null;
   /** The part answered from the service's own collection, Unix ms. */
   collected?: { from: number; to: number };
+  /** In answers of several accounts. */
+  account?: string;
+}
+
+/** A type that could not be read, or only in part. */
+export interface TransactionError {
+  transactionType: string;
+  error: string;
+  message: string;
+  exchangeCode: number | string | null;
+  retryable: boolean;
+  /** In answers of several accounts. */
+  account?: string;
 }
 
 export interface TransactionPage {
   records: TransactionRecord[];
   coverage: Coverage[];
-  errors: { transactionType: string; error: string; message: string; exchangeCode: number | null; retryable: boolean }[];
+  errors: TransactionError[];
   partial: boolean;
   nextCursor: string | null;
   summary: { totalCount: number; byType: Record<string, number>; dateRange: Record<string, any> };

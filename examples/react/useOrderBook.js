@@ -93,7 +93,7 @@ function show(choice, snapshot) {
   for (const listener of choice.listeners) listener();
 }
 
-/** A book that cannot be had, and why. */
+/** A book that is unavailable, with the reason. */
 function failed(symbol, { code, message }) {
   const view = new View(symbol);
   view.lose({ code, message, retryInS: Infinity });

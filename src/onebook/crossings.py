@@ -35,7 +35,7 @@ class Crossing(NamedTuple):
 
 
 class CrossingReport(NamedTuple):
-    """What an update of a view says of a crossing.
+    """The state of a crossing in an update of a view.
 
     `phase` is "began", "changed", "lasts" or "ended" since the previous update, `lasted_ms` the
     milliseconds since the update with which it began. `crossing` and the ages of both exchanges'

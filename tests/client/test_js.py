@@ -17,8 +17,10 @@ from websockets.asyncio.server import serve
 from client.place import place
 from client.test_watch import GAP, HOST, Scripted, update
 from onebook.gateway.commands import SubscribeAggregated
-from onebook.gateway.replies import MarketStats
+from onebook.gateway.replies import MarketStats, TransactionStatus
+from onebook.transactions.adapter import ErrorEntry
 from onebook.transactions.record import Record
+from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Coverage
 from steady import PATIENCE_S
 from web.browser import CHROMIUM
@@ -146,6 +148,23 @@ def test_every_option_and_every_field_of_a_record_has_its_type():
     names = fields_of(Record) | fields_of(Coverage) | stats | options - {"symbol", "id"}
     assert len(names) > 100
     assert [name for name in names if not re.search(rf"\b{camel(name)}\b", types)] == []
+
+
+def test_every_field_of_a_request_and_of_a_state_has_its_type():
+    types = (ROOT / "clients/js/onebook.d.ts").read_text()
+
+    def members_of(name):
+        block = re.search(rf"export interface {name}\b.*?^}}", types, re.MULTILINE | re.DOTALL)
+        return set(re.findall(r"^ +(\w+)\??:", block[0], re.MULTILINE))
+
+    ours = {"start_time": "start", "end_time": "end", "limit": "pageRecords"}
+    others = {"exchange", "transaction_types", "cursor"}  # arguments, and what it does by itself
+    asked = {ours.get(each, camel(each)) for each in TransactionsRequest.model_fields}
+    assert members_of("TransactionOptions") == asked - {camel(each) for each in others}
+    assert members_of("TransactionError") == {camel(each) for each in fields_of(ErrorEntry)}
+    event = {"type", "exchange", "id", "timestamp"}  # `account` is beside the status
+    told = {field.encode_name for field in msgspec.structs.fields(TransactionStatus)} - event
+    assert {camel(each) for each in told} <= members_of("LiveTransaction")
 
 
 @needs_node

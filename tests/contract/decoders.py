@@ -17,8 +17,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
+from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from msgspec import msgpack
 from pydantic import ValidationError
@@ -69,9 +71,11 @@ from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.client import Call
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
+from onebook.transactions.export_jobs import BadExport
 from onebook.transactions.kraken import api as kraken
 from onebook.transactions.kraken import stream as kraken_stream
 from onebook.transactions.okx import api as okx
+from onebook.transactions.okx.exports import bills_of
 from onebook.transactions.request import TransactionsRequest
 
 MIB: Final = 1 << 20
@@ -234,7 +238,17 @@ RECORDING: Final = (
 FRAME: Final = b'{"channel":"book","data":[1,2,3],"symbol":"BTC/USD"}'
 CONFIG: Final = b"[server]\nport = 8000\n[feeds]\nexchanges = ['kraken']\n"
 METRICS: Final = b'# TYPE onebook_a counter\nonebook_a_total{exchange="kraken"} 1.5\n'
+EXPORT: Final = b"billId,ts,ccy,balChg,bal,subType\n" + b"1,1700000000000,BTC,1,2,1\n" * 9
 CURSORS: Final = Cursors(b"secret")
+
+
+def zipped(table: bytes, method: int = ZIP_DEFLATED) -> bytes:
+    """A zip archive with one table."""
+    target = BytesIO()
+    with ZipFile(target, "w", method) as archive:
+        archive.writestr(ZipInfo("a.csv"), table, method)
+    return target.getvalue()
+
 
 DECODERS: Final = (
     Decoder(
@@ -388,6 +402,15 @@ DECODERS: Final = (
             b'{"code":"50011"}',
         ),
     ),
+    Decoder(
+        *(
+            "export of OKX",
+            ("transactions/okx/exports.py",),
+            in_file(lambda path: list(bills_of(path)), ".zip"),
+            BadExport,
+        ),
+        *(16 << 20, "DOWNLOAD_BYTES_MAX", (zipped(EXPORT), zipped(EXPORT, ZIP_STORED))),
+    ),
     *(
         Decoder(
             f"private stream of {name}",
@@ -512,6 +535,8 @@ OURS: Final = {
     "transactions/export.py": "writes archives only",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
     "transactions/okx/instruments.py": "six digits that a pattern matched",
+    "transactions/export_files.py": "files that this package stored, checked as they are opened",
+    "store/exports.py": "times that this package stored",
     "transactions/collected.py": "records that this package stored, checked as they are opened",
     "client/usage.py": "checked by client/shapes.py before",
     "client/view.py": "checked by client/shapes.py before",

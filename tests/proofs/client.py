@@ -1,4 +1,4 @@
-"""Clients of a simulated world: frames in, frames out, no sockets; some read slowly."""
+"""Clients of a simulated world: frames in, frames out, no sockets; some of them read slowly."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ DEFLATE_TAIL = b"\x00\x00\xff\xff"  # RFC 7692 7.2.1
 
 
 class Pipe:
-    """A transport that keeps what is written until the client reads."""
+    """A transport that buffers written data until the client reads."""
 
     def __init__(self) -> None:
         self.held = bytearray()
@@ -59,7 +59,7 @@ class Wire(ClientOutput):
 
 
 class Client:
-    """One client: what it subscribes to, what it holds, and whether it reads."""
+    """One client: its subscriptions, its views, and whether it reads."""
 
     def __init__(self, gateway: Gateway, name: str, *, packed: bool) -> None:
         self.name = name
@@ -93,10 +93,10 @@ class Client:
         self._say("resync", symbol=symbol)
 
     def read(self, check: Callable[[Viewer], None]) -> None:
-        """Read everything that came, and judge each update.
+        """Read all received frames, and check each update.
 
         Raises:
-            Broken: A promise was broken.
+            Broken: A guarantee was violated.
         """
         if not self.reading:
             if not self.wire.behind and self.wire.transport.get_write_buffer_size() > (
@@ -160,7 +160,7 @@ class Client:
 
 
 def messages(data: bytes) -> list[bytes]:
-    """The text of each frame that a server sent (RFC 6455 5.2, RFC 7692 7.2.2)."""
+    """The text of each frame sent by a server (RFC 6455 5.2, RFC 7692 7.2.2)."""
     found, at = [], 0
     while at < len(data):
         size, start = data[at + 1], at + 2

@@ -1,4 +1,4 @@
-"""Time of a simulated world: it moves only on command."""
+"""Time of a simulated world: it advances only on command."""
 
 from datetime import datetime
 
@@ -13,5 +13,5 @@ def seconds(timestamp: str) -> float:
 
 
 def world_clock() -> ManualClock:
-    """The clock of a simulated world at its beginning."""
+    """The clock of a simulated world at its start."""
     return ManualClock(1_000.0, epoch_us=EPOCH_US)

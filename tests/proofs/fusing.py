@@ -2,15 +2,15 @@
 
     PYTHONPATH=tests python tests/proofs/fusing.py 10000    # seeds 0 to 9,999, by hand
 
-The exchange sends its depth several states at a time and its best prices at most of them. On the
-way, messages of the depth are lost (the book is then resynced, some messages later), and best
-prices are lost, thinned, doubled, late or out of order. Now and then the exchange restarts its
-counter at a low number while best prices of before are still on the way; a channel keeps the order
-of the two lives of the counter, as one socket does. After each message, a live book must show the
-newest state that it received, and never one of another life.
+The exchange sends several states per message of the depth, and best prices at most of them. On the
+way, messages of the depth are lost (the book is then resynced some messages later), and best prices
+are lost, thinned out, duplicated, late or out of order. Sometimes the exchange restarts its counter
+at a low number while older best prices are still on the way; a channel keeps the order of both
+lives of the counter, as one socket does. After each message, a live book must show the newest state
+that it received, and never a state of another life.
 
-The same is lived with channels that are ordered by time, where several states have one time, and
-with best prices of a chained book of few levels.
+The same runs with channels that are ordered by time, where several states have the same time, and
+with best prices from a chained book with few levels.
 """
 
 import json
@@ -40,7 +40,7 @@ from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
 MESSAGES = 60
-RESTARTS_FROM = 100_000  # the numbers of two lives are apart by more than a life has
+RESTARTS_FROM = 100_000  # the numbers of two lives differ by more than the length of a life
 Side = dict[int, int]
 Level = tuple[int, int]
 
@@ -48,7 +48,7 @@ Level = tuple[int, int]
 class Numbered(NamedTuple):
     """The market at one number of one life of the counter.
 
-    The number may be a time, which several states share; `index` is their true order.
+    The number may be a time shared by several states; `index` is their true order.
     """
 
     life: int
@@ -73,7 +73,7 @@ def changed(before: Side, after: Side) -> Side:
 
 
 class Window(NamedTuple):
-    """The best levels of a state, as a chained channel of few levels sent them last."""
+    """The best levels of a state, as last sent by a chained channel of few levels."""
 
     number: int
     bids: Side
@@ -81,7 +81,7 @@ class Window(NamedTuple):
 
 
 class FusedLife:
-    """A book, its exchange and what happens between them."""
+    """A book, its exchange, and the events between them."""
 
     def __init__(self, seed: int, *, timed: bool = False) -> None:
         self.timed = timed  # the channels have no common number and are ordered by time
@@ -94,7 +94,7 @@ class FusedLife:
         self.sent = self.now  # the state of the last message of the depth
         self.lost = False
         self.underway: list[Numbered] = []  # best prices that arrive late
-        self.depth = self.now  # as the client knows it
+        self.depth = self.now  # as known to the client
         self.best = self.now
         self.sharing = False  # the depth has passed a received top of this life
         self.shown = 0  # states in which a top was ahead of the depth
@@ -114,7 +114,7 @@ class FusedLife:
     # The exchange
 
     def move(self) -> None:
-        """A change of the market; some have no message of best prices."""
+        """Change the market; some changes have no message of best prices."""
         bids, asks = dict(self.now.bids), dict(self.now.asks)
         mid = self.rng.randint(45, 57)
         bids = {price: each for price, each in bids.items() if price < mid}
@@ -133,11 +133,11 @@ class FusedLife:
         return best_prices_at(state.number) if self.timed else state.number
 
     def restart(self) -> None:
-        """The counter begins again, far below; its first message of the depth tells."""
+        """Restart the counter far below; the next message of the depth reveals it."""
         if self.now.number < RESTARTS_FROM:
             return
         self.move()
-        while self.underway:  # a channel has an order
+        while self.underway:  # a channel preserves order
             self.deliver_top(self.underway.pop(0))
             self.check()
         number = self.rng.randint(1, self.now.number // 1_000)
@@ -157,12 +157,12 @@ class FusedLife:
             assert self.books.change(change, 1.0) is None
             self.pass_to(self.now)
         self.check()
-        for top in late[: self.rng.randint(0, 2)]:  # of before, behind the restart of the depth
+        for top in late[: self.rng.randint(0, 2)]:  # older ones, after the restart of the depth
             self.deliver_top(top)
             self.check()
 
     def send(self) -> None:
-        """A message of the depth, with all changes since the last one."""
+        """Send a message of the depth with all changes since the last one."""
         before, self.sent = self.sent, self.now
         if before == self.now:
             return
@@ -183,14 +183,14 @@ class FusedLife:
         self.pass_to(self.now)
 
     def lose(self) -> None:
-        """A message of the depth is lost: the connector reports a gap."""
+        """Lose a message of the depth: the connector reports a gap."""
         self.move()
         self.sent = self.now
         self.lost = True
         self.books.set_health(BTC, Health.STALE, Reason.GAP, 2.0)
 
     def top(self) -> None:
-        """Best prices at this state: at once, late, twice or lost."""
+        """Send best prices of this state: immediately, late, twice or not at all."""
         match self.rng.choice(("now", "now", "now", "late", "twice", "lost")):
             case "now":
                 self.deliver_top(self.now)
@@ -202,11 +202,11 @@ class FusedLife:
                 self.deliver_top(self.now)
 
     def late(self) -> None:
-        """Best prices that were sent before others arrive behind them."""
+        """Deliver best prices out of order, after newer ones."""
         if self.underway:
             self.deliver_top(self.underway.pop(self.rng.randrange(len(self.underway))))
 
-    # The client, and what it must show
+    # The client, and the expected display
 
     def fill(self) -> None:
         self.lost = False
@@ -234,7 +234,7 @@ class FusedLife:
             self.best = state
 
     def check(self) -> None:
-        """A live book shows levels of the depth below best prices of one state of this life."""
+        """A live book shows levels of the depth below the best prices of one state of this life."""
         self.view.merge([self.book.core])
         document = json.loads(self.view.full(b"{", b"}"))
         shown = document["bids"], document["asks"]
@@ -251,9 +251,9 @@ class FusedLife:
 
 
 class ShallowLife(FusedLife):
-    """The best prices are those of a chained book of few levels, whose messages are lost too.
+    """The best prices come from a chained book with few levels, whose messages are also lost.
 
-    A message states the changes of its levels since the last one; a requested whole book is that
+    A message contains the changes of its levels since the last one; a requested whole book is that
     of the last message, and arrives some messages later.
     """
 
@@ -278,10 +278,10 @@ class ShallowLife(FusedLife):
         self.states[self.now.number] = self.now
 
     def restart(self) -> None:
-        """Its counter never starts again."""
+        """Do nothing: its counter never restarts."""
 
     def top(self) -> None:
-        """A message, received or lost; sometimes the answer to a request before it."""
+        """Deliver or lose a message, sometimes after the answer to a request."""
         if self.requested and self.rng.random() < 0.5:
             self.answer()
         before, after = self.window, self.window_now()
@@ -318,7 +318,7 @@ def numbers_of(levels: list[list[str]]) -> list[Level]:
 
 
 def expected(depth: Numbered, best: Numbered) -> tuple[list[list[int]], list[list[int]]]:
-    """The best levels of one state, and what is strictly worse in an older one."""
+    """The best levels of one state, and the strictly worse levels of an older one."""
     bid, ask = best.top
     bids = [
         [*each] for each in sorted(depth.bids.items(), reverse=True) if bid and each[0] < bid[0]
@@ -335,7 +335,7 @@ LIVES: Final[dict[str, Callable[[int], FusedLife]]] = {
 
 
 def lives(seeds: range, kind: str = "by number") -> tuple[int, int, int]:
-    """Live them all; return the shown tops, agreements and books that ended ignoring tops."""
+    """Run all lives; return the shown tops, agreements, and books that ended ignoring tops."""
     shown = agreed = off = 0
     for seed in seeds:
         life = LIVES[kind](seed)

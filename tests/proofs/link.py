@@ -1,4 +1,4 @@
-"""The connections of an exchange in virtual time: what `feeds.feed` does, without sockets.
+"""The connections of an exchange in virtual time: does what `feeds.feed` does, without sockets.
 
 Frames arrive in order, each after a delay; a connection can be cut, stalled or refused.
 """
@@ -25,7 +25,7 @@ RECONNECT_S = (0.05, 0.6)
 
 
 class Link:
-    """One exchange's connection, opened again whenever it ends."""
+    """One exchange's connection, reopened whenever it ends."""
 
     def __init__(
         self, venue: Venue, books: Books, clock: ManualClock, rng: Random, limits: FeedLimits
@@ -48,7 +48,7 @@ class Link:
         self._ticker: Handle | None = None
 
     def acquire(self, instrument: Instrument) -> None:
-        """Carry one more instrument, whose book is open."""
+        """Add an instrument whose book is open."""
         self._instruments[instrument] = None
         if self._session is not None:
             self._session.add([instrument], self._clock.now_s)
@@ -57,27 +57,27 @@ class Link:
             self._connect_later(0.0)
 
     def release(self, instrument: Instrument) -> None:
-        """Carry one less."""
+        """Remove an instrument."""
         self._instruments.pop(instrument, None)
         if self._session is not None:
             self._session.remove([instrument], self._clock.now_s)
             self._execute()
 
     def cut(self) -> None:
-        """The socket is gone, without a word."""
+        """Lose the socket without a close frame."""
         self._down("cut")
 
     @property
     def is_seeded(self) -> bool:
-        """Whether its books start at bodies that are asked for."""
+        """Whether its books start at requested bodies."""
         return isinstance(self._venue.exchange.connector([]), Seeded)
 
     def silence(self, *, pongs: bool) -> None:
-        """Bring nothing from now on; whether pings are still answered."""
+        """Deliver nothing from now on; optionally still answer pings."""
         self._mute, self._deaf = True, not pongs
 
     def resume(self) -> None:
-        """Bring what was held up, then go on: TCP delays, it does not lose."""
+        """Deliver the delayed frames and continue: TCP delays data, but does not lose it."""
         self._mute = self._deaf = False
         held, self._held = self._held, []
         for frame in held:
@@ -124,7 +124,7 @@ class Link:
         return url.path + (f"?{url.query}" if url.query else "")
 
     def _put(self, frame: str | bytes | Dropped) -> None:
-        """A frame leaves the exchange; it arrives later, after those before it."""
+        """Send a frame from the exchange; it arrives later, after all earlier ones."""
         if self._mute:
             self._held.append(frame)
             return
@@ -175,7 +175,7 @@ class Link:
         self._after(DELAY_S[0], reach)
 
     def _pong(self) -> None:
-        """The machine at the other end answers pings, however dead the exchange behind it is."""
+        """The remote host answers pings even if the exchange behind it is dead."""
         epoch = self._epoch
 
         def answer() -> None:

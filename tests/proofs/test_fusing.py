@@ -1,6 +1,6 @@
 """A fused book shows the newest state that it received, or is not live: many lives by seed.
 
-`python tests/proofs/fusing.py 10000` lives more of them.
+`python tests/proofs/fusing.py 10000` runs more of them.
 """
 
 from proofs.fusing import lives

@@ -1,6 +1,6 @@
-"""A book is right or not live: many worlds, each from one seed.
+"""A book is correct or not live: many worlds, each from one seed.
 
-`ONEBOOK_SEEDS` says how many, or which (`120:140`); `make soak` runs 10,000.
+`ONEBOOK_SEEDS` sets how many seeds, or which (`120:140`); `make soak` runs 10,000.
 """
 
 import os
@@ -12,7 +12,7 @@ from proofs.world import World
 FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "20").rpartition(":")
 SEEDS = range(int(FIRST or 0), int(END))
 PER_TEST = 10
-# Worlds that showed a defect once: a failed probe that counted; a subscription left out in silence.
+# Worlds that once showed a defect: a failed probe that counted; a silently omitted subscription.
 SHOWED_DEFECTS = (450, 285)
 
 

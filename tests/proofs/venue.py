@@ -1,4 +1,4 @@
-"""A simulated exchange in a world of virtual time, and everything its books ever were."""
+"""A simulated exchange in a world of virtual time, and the complete history of its books."""
 
 from collections import deque
 from functools import partial
@@ -27,17 +27,18 @@ from onebook.simulator.kit.server import FAULTS, Case
 
 HISTORY_MAX = 4_000
 
-# What a connector can notice. An exchange without numbers cannot show that a frame is missing, and
-# kraken's checksum sees ten levels: there the order of TCP is the guarantee, and it is not broken.
+# The faults that a connector can detect. Without numbers, a missing frame is undetectable, and
+# Kraken's checksum covers only ten levels: there the order of TCP is the guarantee, and it is
+# preserved.
 SEEN_BY_ALL = ("garbage", "nan", "crossed")
-SEEN_UNLESS_SIGNED = ("negative",)  # where it is no ask
+SEEN_UNLESS_SIGNED = ("negative",)  # except where it is an ask
 SEEN_BY_NUMBERS = ("gap", "duplicate", "wrong_symbol", "reorder")
-SEEN_BY_COUNT = ("gap", "duplicate")  # numbers are given per client, and so in order
+SEEN_BY_COUNT = ("gap", "duplicate")  # numbers are assigned per client, and therefore in order
 SEEN_BY_CHECKSUM = ("checksum", "duplicate")
 
 
 def requests_replace(exchange: Exchange) -> bool:
-    """Whether a request of this exchange replaces those before it: it has no unsubscription."""
+    """Whether a request of this exchange replaces previous ones: it has no unsubscription."""
     assert isinstance(exchange.connector, partial), exchange.name
     channel = exchange.connector.args[0]
     assert isinstance(channel, BookChannel), exchange.name
@@ -45,7 +46,7 @@ def requests_replace(exchange: Exchange) -> bool:
 
 
 class State(NamedTuple):
-    """What a book was from a moment on: amounts by price, in units of lot and tick."""
+    """The state of a book from a time on: amounts by price, in units of lot and tick."""
 
     since_s: float
     number: int
@@ -54,7 +55,7 @@ class State(NamedTuple):
 
 
 class Wire:
-    """A client as the exchange's front sees it: a session, and where frames are put."""
+    """A client from the exchange's perspective: a session, and the destination of frames."""
 
     def __init__(self, session: ClientSession, put) -> None:
         self.session = session
@@ -62,7 +63,7 @@ class Wire:
 
 
 class Venue:
-    """One exchange: books, protocol, clients, history, and what goes wrong with it."""
+    """One exchange: books, protocol, clients, history, and injected faults."""
 
     def __init__(self, name: str, market: MarketBooks, clock: ManualClock, rng: Random) -> None:
         kind = DIALECTS[name]
@@ -98,12 +99,12 @@ class Venue:
         self._listings = {listing.symbol: listing for listing in kind.listings}
 
     def units(self, symbol: str) -> tuple[int, int]:
-        """How many ticks make a price of 1, and how many lots an amount of 1."""
+        """The ticks of a price of 1, and the lots of an amount of 1."""
         listing = self._listings[symbol]
         return 10**listing.price_decimals, 10**listing.amount_decimals
 
     def publish(self) -> None:
-        """Let the books take a step, and send it to those who follow them."""
+        """Advance the books one step, and send the changes to their subscribers."""
         if not self.publishing:
             return
         windows = self._board.windows()
@@ -120,7 +121,7 @@ class Venue:
                 self._tell(channel, changes)
 
     def _tell_top(self, key: ChannelKey, frame: Frame) -> None:
-        """Send a best price; each stands alone, so that it may be lost, doubled or late."""
+        """Send a best price; each is independent, so it may be lost, duplicated or late."""
         frames = [*self._late_tops.pop(key, ()), frame]
         if self._rng.random() < self.fault_share:
             kind = self._rng.choice(("lost", "doubled", "late"))
@@ -141,19 +142,19 @@ class Venue:
                     self.front.send(client, client.session.formed(frames, case.frame()))
 
     def observe(self, channel: PublishedBook) -> None:
-        """Keep what the book is now, if that is new."""
+        """Record the state of a book if it is new."""
         channel = channel.newest
         states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
         if not states or states[-1].number != channel.sequence:
             states.append(State(self._clock.now_s, channel.sequence, *channel.levels()))
 
     def observe_all(self) -> None:
-        """Keep what every book is now."""
+        """Record the state of every book."""
         for channel in self._board.windows():
             self.observe(channel)
 
     def _spoilt(self, case: Case, channel: PublishedBook) -> list[Frame]:
-        """The frames of a change; with one held back before, that comes after."""
+        """The frames of a change; a frame held back earlier follows it."""
         late = self._held.pop(channel, None)
         if late is not None:
             return [case.frame(), late]
@@ -170,7 +171,7 @@ class Venue:
         self.front.watch()
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         self.reachable = self.publishing = True
         self.rest_failing = False
         self.fault_share = 0.0
@@ -179,7 +180,7 @@ class Venue:
         self._board.muted.clear()
 
     def refuse(self, symbol: str) -> None:
-        # What is refused is left out of the next request, which replaces this one, in silence.
+        # Refused names are silently omitted from the next request, which replaces this one.
         self.was_muted |= requests_replace(self.exchange)
         self._board.refused.add(self.instruments[symbol].native)
 

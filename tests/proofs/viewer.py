@@ -1,4 +1,4 @@
-"""Clients of a simulated world: each follows a view and holds it against what was true."""
+"""Clients of a simulated world: each follows a view and compares it with the true history."""
 
 import zlib
 from collections.abc import Callable
@@ -17,11 +17,11 @@ Side = dict[Decimal, Amounts]
 
 
 class Broken(AssertionError):
-    """A promise was broken; the text says which, where and when."""
+    """A guarantee was violated; the text states which one, where and when."""
 
 
 class Shown(NamedTuple):
-    """What a client holds after an update."""
+    """The state of a client after an update."""
 
     bids: Side
     asks: Side
@@ -41,7 +41,7 @@ class Viewer:
         self.shown_levels = 0
 
     def take(self, message: dict[str, Any]) -> None:
-        """Follow one message, whose numbers are decimals."""
+        """Apply one message, whose numbers are decimals."""
         data, number = message["data"], message["update_number"]
         if message["type"] == "aggregated_orderbook_delta":
             if self.shown is None or message["previous_update_number"] != self.number:
@@ -71,11 +71,11 @@ class Viewer:
         return zlib.crc32(text.encode())
 
     def check(self, venues: dict[str, Venue], now_s: float, age_max_s: Callable[[str], float]):
-        """Hold every live exchange of the view against its history.
+        """Compare every live exchange of the view with its history.
 
         Raises:
-            Broken: What is shown of an exchange is not a state that its book had, or it is one that
-                ended longer ago than the exchange's silence may last.
+            Broken: The shown book of an exchange is not a state that it had, or the state ended
+                longer ago than the exchange's silence limit.
         """
         shown = self.shown
         assert shown is not None
@@ -95,7 +95,8 @@ class Viewer:
                 raise Broken(f"{name} shows a book that ended {now_s - ended_s:.1f} s ago")
 
     def _ended(self, name: str, levels: list, shown: Shown, venue: Venue) -> float | None:
-        """When the shown state of an exchange ended: infinity for the newest, None for none."""
+        """When the shown state of an exchange ended: infinity for the newest, None if it never
+        existed."""
         states = venue.history.get(self.key.symbol, ())
         ticks, lots = venue.units(self.key.symbol)
         levels = [
@@ -119,13 +120,13 @@ class Viewer:
 
 
 def _has_top(state: State, levels: list) -> bool:
-    """Whether the best shown levels are a state's best."""
+    """Whether the best shown levels are the best levels of a state."""
     shown = max(levels[0].items(), default=None), min(levels[1].items(), default=None)
     return shown == (max(state.bids.items(), default=None), min(state.asks.items(), default=None))
 
 
 def _fused(newer: State, depth: State) -> State:
-    """The top of one state over what is strictly worse in an older one."""
+    """The top of one state above the strictly worse levels of an older one."""
     bid, ask = max(newer.bids, default=0), min(newer.asks, default=0)
     bids = {price: amount for price, amount in depth.bids.items() if price < bid}
     asks = {price: amount for price, amount in depth.asks.items() if price > ask}
@@ -135,11 +136,11 @@ def _fused(newer: State, depth: State) -> State:
 
 
 def _agrees(state: State, levels: list, bounds: tuple) -> bool:
-    """Whether the shown levels are a state's, as far as the view reaches on each side."""
+    """Whether the shown levels are those of a state, as far as the view extends on each side."""
     least, most = bounds
     pairs = zip((state.bids, state.asks), levels, strict=True)
     if any(was.get(price) != amount for was, now in pairs for price, amount in now.items()):
-        return False  # most states differ at the first levels
+        return False  # most states differ in the first levels
     bids = {price: amount for price, amount in state.bids.items() if price >= least}
     asks = {price: amount for price, amount in state.asks.items() if price <= most}
     return bids == levels[0] and asks == levels[1]
@@ -158,7 +159,7 @@ def _changed(side: Side, rows: list) -> Side:
 
 
 def _total(amounts: Amounts) -> str:
-    """The sum as the service prints it: no trailing zeros."""
+    """The sum as printed by the service: no trailing zeros."""
     text = f"{sum(amounts.values()):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

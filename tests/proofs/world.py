@@ -1,9 +1,9 @@
 """One seed, one execution: exchanges, feeds, books, streams and a gateway in virtual time.
 
-Everything but the sockets is the real thing: the simulator's dialects, `feeds.Session` with the
+Everything except the sockets is real: the simulator's dialects, `feeds.Session` with the
 connectors, `Books`, `Streams`, the gateway with its commands and frames. Time, latencies, faults
-and what clients do come from the seed. Each update is held against the exchanges' own history, so
-that a book is at every moment right or not live, never a third state.
+and the clients' actions come from the seed. Each update is compared with the exchanges' own
+history, so that a book is always either correct or not live, never a third state.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ PUBLISH_S = 0.2
 READ_S = 0.02
 WATCH_S = 0.25
 LASTS_S = 10.0
-CALM_MAX_S = 60.0  # after the last fault everything must be live again within this
+CALM_MAX_S = 60.0  # after the last fault, everything must be live again within this time
 CALM_STEP_S = 2.0
-BEHIND_MAX_S = 5.0  # the longest interval of a view, and an update or two that were not read
+BEHIND_MAX_S = 5.0  # the longest interval of a view, plus one or two unread updates
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
-# Those that list both, and carry both on one connection, as the links of this world do.
+# Exchanges that list both, and carry both on one connection, as the links of this world do.
 LISTING = sorted(
     name
     for name, dialect in DIALECTS.items()
@@ -45,11 +45,11 @@ LISTING = sorted(
 LIMITS = FeedLimits(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
 
 GATEWAY = GatewaySettings()
-NO_DATABASE = "sqlite+aiosqlite:///no/such/file"  # nothing here asks it
+NO_DATABASE = "sqlite+aiosqlite:///no/such/file"  # nothing here uses it
 
 
 class Catalogue:
-    """Which instrument a symbol is on an exchange."""
+    """The instrument of a symbol on an exchange."""
 
     def __init__(self, venues: dict[str, Venue]) -> None:
         self._venues = venues
@@ -105,13 +105,13 @@ class World:
             clock=self.clock,
         )
         self.clients: list[Client] = []
-        self.done: list[str] = []  # what happened, for a failure's report
+        self.done: list[str] = []  # the events so far, for the report of a failure
         self.broken: list[str] = []
-        self.updates = 0  # judged
+        self.updates = 0  # checked updates
         self._faults_until_s = self.clock.now_s + LASTS_S
 
     def run(self) -> None:
-        """Live through the faults, then through the calm, and end well."""
+        """Run the faults, then the calm, and shut down."""
         try:
             self._every(PUBLISH_S, self._publish)
             self._every(WATCH_S, self._watch)
@@ -145,11 +145,11 @@ class World:
         viewer.check(self.venues, viewer.at_s, self._age_max_s)
 
     def _age_max_s(self, name: str) -> float:
-        """How long an exchange may be silent before its book must be gone.
+        """How long an exchange may be silent before its book must be removed.
 
-        An exchange may acknowledge a repeated subscription and never send to it, while frames of
-        the earlier one are still on their way: they fill the book, and then `quiet` is the limit.
-        A probe by REST finds that sooner.
+        An exchange may acknowledge a repeated subscription and never send to it while frames of the
+        earlier one are still on their way: they fill the book, and then `quiet` is the limit. A
+        REST probe detects that sooner.
         """
         venue = self.venues[name]
         if venue.was_muted and not self.links[name].is_seeded:
@@ -172,7 +172,7 @@ class World:
         for venue in self.venues.values():
             venue.watch()
 
-    # What happens to it
+    # Events
 
     def _act(self) -> None:
         name = self.rng.choice(sorted(self.venues))
@@ -257,7 +257,7 @@ class World:
             client.reading = True
 
     def _recover(self) -> None:
-        """Everything is live again in time, and stays so for a while."""
+        """Wait until everything is live again in time, and stays so for a while."""
         slowest_s = max(venue.exchange.snapshot_s for venue in self.venues.values())
         calm_s = max(CALM_MAX_S, 2 * slowest_s + CALM_STEP_S)
         end_s = self.clock.now_s + calm_s
@@ -270,7 +270,7 @@ class World:
             raise Broken(f"after {calm_s:g} s of calm: {', '.join(missing)}")
 
     def _missing(self) -> list[str]:
-        """What should be live and seen, and is not."""
+        """List what should be live and visible, but is not."""
         missing = []
         for client in self.clients:
             for viewer in client.viewers.values():
@@ -279,7 +279,7 @@ class World:
         return missing
 
     def _not_live(self, exchange: str) -> str:
-        """Which wanted book of an exchange is not live; "" where all are."""
+        """The wanted book of an exchange that is not live; "" if all are."""
         for book in self.books:
             if book.instrument.exchange == exchange and book.health is not Health.LIVE:
                 return f"{exchange} {book.instrument.symbol} is {book.health} ({book.reason})"
@@ -290,7 +290,7 @@ class World:
         return self._age_max_s(name) if venue.was_muted else BEHIND_MAX_S
 
     def _behind(self, viewer: Viewer) -> str:
-        """Why a client has not what the exchanges have; "" where it has."""
+        """Why a client lacks what the exchanges have; "" if it lacks nothing."""
         if viewer.shown is None:
             return "" if viewer.updates else f"no book of {viewer.key}"
         try:

@@ -23,6 +23,7 @@ from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
+COLLECT_EVERY_S: Final = 60.0
 DRAIN_S: Final = 0.5
 PORTS_TRIED: Final = 20
 
@@ -77,6 +78,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
                         for name, account in accounts.items()
                     },
                     "master_key_file": str(folder / "master_key"),
+                    "collect_every": COLLECT_EVERY_S,
                 },
                 "gateway": {"drain_s": DRAIN_S},
                 "log": {"level": "warning"},

@@ -208,7 +208,7 @@ class AsyncOnebook:
             end: Newest time, inclusive; default: now.
             page_records: Records per request, up to 10,000.
             partial_allowed: Whether to end without an exception if records are missing.
-            options: testnet, demo, include_raw, verify.
+            options: testnet, demo, include_raw, verify, source (`collected`, or `exchange`).
 
         Raises:
             Refused: The service refuses the request; `incomplete`, after the last record, if some

@@ -383,12 +383,12 @@ def from_store(source: Source) -> Source:
 
 
 class CollectedIdentity(Struct, frozen=True):
-    """Whose account is collected under a name.
+    """The account that is collected under a name.
 
     Args:
-        key: Fingerprint of the API key that it was read with last.
-        owner: The exchange's id of the account; "" if the exchange gives none.
-        doubtful: Whether the key was replaced, and nothing shows that it is of the same account.
+        key: Fingerprint of the API key that read it last.
+        owner: The exchange's id of the account; "" if the exchange states none.
+        doubtful: Whether the key was replaced without evidence that the account is the same.
     """
 
     key: str
@@ -401,7 +401,7 @@ class CollectedIdentity(Struct, frozen=True):
 
 
 def fingerprint(api_key: str) -> str:
-    """What tells one API key from another, and does not contain it."""
+    """A digest that identifies an API key without revealing it."""
     return hashlib.blake2b(api_key.encode(), digest_size=16, person=b"onebook key").hexdigest()
 
 
@@ -443,7 +443,7 @@ class Collection:
     async def identity(
         self, account: AccountName, environment: Environment
     ) -> CollectedIdentity | None:
-        """Whose account is collected under a name; None before the first collection."""
+        """The account that is collected under a name; None before the first collection."""
         kept = await self.facts.get(identity_fact(account, environment))
         return None if kept is None else json.decode(kept, type=CollectedIdentity)
 

@@ -81,12 +81,12 @@ class CollectionFull(OnebookError):
 
 
 class AnotherAccount(OnebookError):
-    """The credentials are of another account than what was collected under their name."""
+    """The credentials belong to another account than the records collected under their name."""
 
     def __init__(self, account: str) -> None:
         super().__init__(
-            f"The credentials of {account} are of another account than the records that were "
-            "collected under this name. Store them under a name of their own, such as "
+            f"The credentials of {account} belong to another account than the records that were "
+            "collected under this name. Store them under another name, such as "
             f"{account.partition(':')[0]}:new, or delete the records with onebook transactions "
             f"forget {account}."
         )
@@ -138,7 +138,7 @@ class Collected(Struct, frozen=True):
 
 
 class Forgotten(NamedTuple):
-    """What was deleted of the collection of an account."""
+    """The numbers of deleted records and readings of an account."""
 
     records: int
     readings: int
@@ -223,7 +223,6 @@ class Collector:
             return []
         for gone in self._collected_ms.keys() - set(accounts):
             del self._collected_ms[gone]
-            COLLECTED_AGE.remove(str(gone.name), gone.environment.value)
         return found
 
     def _note(self, account: CollectedAccount, last: str | None) -> None:
@@ -232,12 +231,18 @@ class Collector:
             self._collected_ms[account] = int(last)
         else:
             self._collected_ms.setdefault(account, self._clock.wall_ms())
-        age = COLLECTED_AGE.labels(str(account.name), account.environment.value)
-        age.set_function(partial(self._age_s, account))
+        exchange = account.name.exchange
+        COLLECTED_AGE.labels(exchange).set_function(partial(self._age_s, exchange))
 
-    def _age_s(self, account: CollectedAccount) -> float:
-        at_ms = self._collected_ms.get(account, self._clock.wall_ms())
-        return max(0, self._clock.wall_ms() - at_ms) / SECOND_MS
+    def _age_s(self, exchange: str) -> float:
+        """Seconds since the account of an exchange that waits longest was collected."""
+        now_ms = self._clock.wall_ms()
+        ages = (
+            now_ms - at_ms
+            for account, at_ms in self._collected_ms.items()
+            if account.name.exchange == exchange
+        )
+        return max([0, *ages]) / SECOND_MS
 
     async def _collect_quietly(self, account: CollectedAccount) -> None:
         name = f"{account.name} ({account.environment.value})"
@@ -266,7 +271,7 @@ class Collector:
         Raises:
             CollectionBusy: Another process is collecting the account.
             CollectionFull: The account has reached its maximum number of records.
-            AnotherAccount: The credentials are of another account than what is stored.
+            AnotherAccount: The credentials belong to another account than the stored records.
             LeaseLost: Another process took over because this one was stopped for too long.
             ConfigError: The master key of the sealed records is missing.
             InvalidRequest, ServiceUnavailable: There are no credentials.
@@ -326,12 +331,11 @@ class Collector:
         await self._collection.keep_identity(name, environment, found)
 
     async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
-        """Delete what was collected of an account, all of it or what is older than a time.
+        """Delete the collected records of an account, all of them or those older than a time.
 
-        Exports of the exchange on this host, which are older than what its lists have, are deleted
-        too.
-        What is deleted by time is not collected again; after all was deleted, the next collection
-        is a first one.
+        The exchange's exports on this host, which are older than its lists, are deleted too.
+        Records deleted by time are not collected again; after everything was deleted, the next
+        collection starts from scratch.
 
         Raises:
             CollectionBusy: The account is being collected.

@@ -57,7 +57,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         instruments: Fetches the instrument list of a category, page by page.
         listed: Converts a row of that list to a market.
         guess: Derives a market that is no longer listed from its category and symbol.
-        streams: Its private WebSockets; without any, what is new is found by reading the lists.
+        streams: Its private WebSockets; without any, new records are found only by polling.
         poll_factor: Its polling interval relative to other exchanges: for tight limits.
         stream_token: Requests what `PrivateStream.opening` needs in addition to the credentials.
         exports: What it exports on request, in its mainnet; see `AccountSession.exports`.

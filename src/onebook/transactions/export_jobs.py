@@ -658,7 +658,7 @@ class AccountExports:
         except ExportFileError as error:
             log.warning("%s is damaged: %s", stored.path, error)
             stored.path.unlink(missing_ok=True)
-            raise self.failed("has to be asked for an export again: its file is damaged.") from None
+            raise self.failed("must make an export again, because its file is damaged.") from None
 
     async def _file(self, piece: ExportPiece) -> StoredExport | None:
         task = self._found.get(piece.name)
@@ -706,10 +706,10 @@ class AccountExports:
 
     def _being_made(self, piece: ExportPiece, pending: Pending) -> SourceFailed:
         if pending.requested_at_ms is None:
-            return self.pending(f"is being asked for the export of {piece.label}; ask again later.")
+            return self.pending(f"is being asked to export {piece.label}; retry later.")
         at = iso(pending.requested_at_ms)
         return self.pending(
-            f"is making the export of {piece.label}, requested at {at}; ask again later."
+            f"is making the export of {piece.label}, requested at {at}; retry later."
         )
 
     async def _owner_key(self) -> ExportKey:

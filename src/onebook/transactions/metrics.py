@@ -60,8 +60,9 @@ COLLECT_EVERY: Final = Gauge(
 )
 COLLECTED_AGE: Final = Gauge(
     "onebook_transactions_collected_age_seconds",
-    "Time since an account was collected last by any process, or since this one waits for it.",
-    ["account", "environment"],
+    "Time since the account that was not collected for longest was collected by any process, or "
+    "since this one waits for it.",
+    ["exchange"],
 )
 COLLECTION_UNREADABLE: Final = Counter(
     "onebook_transactions_collection_unreadable",

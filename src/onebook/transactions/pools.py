@@ -70,14 +70,14 @@ class CostLimit(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """An exchange's rule for requests of which there are few in days or months, such as exports.
+    """An exchange's rule for requests that are limited to a few per day or month, such as exports.
 
-    It is spent in the database (`ExportStore.spend`), so that it holds over restarts and processes:
-    in any period of so many days, which no calendar day or month exceeds either.
+    Use is counted in the database (`ExportStore.spend`), across restarts and processes, in any
+    period of this many days, so that no calendar day or month exceeds the limit either.
 
     Args:
         units: Requests in a period.
-        days: The period: 1 for a limit by the day, 31 for one by the month.
+        days: The period: 1 for a daily limit, 31 for a monthly one.
         what: What is requested, in the plural.
     """
 

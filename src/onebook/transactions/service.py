@@ -602,11 +602,11 @@ class Transactions:
         return "" if credentials is None else fingerprint(credentials.api_key)
 
     async def identity(self, name: AccountName, environment: Environment) -> CollectedIdentity:
-        """Whose account the credentials of a name are of: each key is asked about once.
+        """Return the account to which the credentials of a name belong; looked up once per key.
 
         Raises:
-            ServiceUnavailable: There are none.
-            ExchangeFailed: The exchange does not say.
+            ServiceUnavailable: There are no credentials.
+            ExchangeFailed: The exchange does not answer.
         """
         credentials = await self._vault.get(str(name), environment)
         if credentials is None:

@@ -4,12 +4,14 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from onebook.core import show
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkxKey
 from onebook.transactions.adapter import Environment
 from onebook.transactions.okx import OKX
-from transactions.accounting import all_of
+from transactions.accounting import all_of, by_currency, summed
 from transactions.bybit_support import NOW_MS, run
 from transactions.okx_support import KEY, SITES, OkxWorld
 
@@ -41,6 +43,27 @@ def test_every_event_has_its_kind() -> None:
     assert not any(each["kind"] == "other" for each in records)
     own = [each for each in records if each["type"] == "transfers" and each["direction"] == "both"]
     assert len(own) == truth["transfer"]
+
+
+def test_a_deposit_that_is_credited_to_the_trading_account_counts_once() -> None:
+    account = OkxAccount(msgspec.structs.replace(HISTORY, direct=True))
+    records, summary = run(all_of(OkxWorld(account), *EVERYTHING, verify=True))
+    truth = [event for event in account.events() if event.kind == "deposit"]
+    assert len(truth) > 3
+    direct = {
+        each["transactionId"]
+        for each in records
+        if each["type"] == "deposits"
+        and each["status"] == "completed"
+        and each["account"]["wallet"] == "TRADING"
+    }
+    assert len(direct) == len(truth)
+    lines = [each for each in records if each["type"] == "ledger" and direct & {*each["related"]}]
+    assert sorted(each["related"][0] for each in lines) == sorted(direct)
+    assert {each["account"]["wallet"] for each in lines} == {"TRADING"}
+    sums, holds = summed(records), by_currency(held(account))
+    assert {name: sums.get(name) for name in holds} == holds
+    assert summary["verification"]["holds"] is True
 
 
 def test_what_the_exchange_forgot_is_said() -> None:

@@ -35,7 +35,7 @@ from onebook.exchanges.kit.contract import (
 )
 from onebook.model import Instrument
 
-# What decoders raise on invalid bytes: msgspec's errors and bad UTF-8 are ValueErrors, nesting
+# Exceptions of decoders for invalid bytes: msgspec's errors and bad UTF-8 are ValueErrors, nesting
 # deeper than the interpreter allows is a RecursionError.
 UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 SEQUENCE_MAX: Final = 2**63 - 1

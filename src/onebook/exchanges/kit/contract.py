@@ -502,7 +502,7 @@ class Exchange(Struct, frozen=True):
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
         time: Request for the exchange's time; None if it has none, or only in whole seconds.
-        tops: Whether the channel sends a `TopOfBook` beside the levels, numbered like them.
+        tops: Whether the channel sends a `TopOfBook` numbered like its levels.
         truncate: Whether the book must be cut to `depth` after each change (kraken).
         limits: Rate limits and connection limits.
         holds: HTTP statuses of an address ban, each with the seconds without requests if the

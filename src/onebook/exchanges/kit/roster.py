@@ -115,7 +115,7 @@ class Roster(Generic[T]):
     def assign(self, name: str, channel: int) -> int | None:
         """Record the id that stands for a name in frames.
 
-        Returns the id to unsubscribe: this one if the name was removed meanwhile, or the previous
+        Returns the id to unsubscribe: this one if the name has been removed, or the previous
         one of the name.
         """
         tracker = self.trackers.get(name)

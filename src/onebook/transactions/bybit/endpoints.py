@@ -7,7 +7,7 @@ path. `docs/reference/transactions.md` lists what Bybit leaves open and what we 
 Former account modes, classic and the inverse contracts of UTA 1.0:
 
 - https://bybit-exchange.github.io/docs/v5/acct-mode
-- https://bybit-exchange.github.io/docs/v5/pre-upgrade/order-list, and the pages beside it
+- https://bybit-exchange.github.io/docs/v5/pre-upgrade/order-list, and the pages next to it
 - https://bybit-exchange.github.io/docs/v5/account/contract-transaction-log
 
 The fills, closed positions and orders from before an account's upgrade are only available under

@@ -330,7 +330,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
 def _exchanged(
     market: TradedMarket, side: str, quantity: str | None, value: str | None
 ) -> tuple[Money | UnsetType, Money | UnsetType]:
-    """What was sent and received in a spot trade, before fees; nothing if the side is unknown."""
+    """The amounts sent and received in a spot trade, before fees; none if the side is unknown."""
     if side not in SIDES:
         return NOTHING
     base = as_money(market.base, quantity) or UNSET

@@ -515,7 +515,7 @@ def _move_pattern(
     )
 
 
-# Rows that are an event of their own ------------------------------------------------------------
+# Rows that are separate events -------------------------------------------------------------------
 
 
 def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Event:

@@ -39,7 +39,7 @@ from onebook.transactions.private import (
 
 TOKEN: Final = "/0/private/GetWebSocketsToken"  # noqa: S105  # a path
 CHANNEL: Final = "balances"
-# What rows of these types can be; rows of others can be anything.
+# The types of these rows; rows without an entry can be of any type.
 TYPES: Final = {
     "trade": frozenset({TRADES, MARGIN, LEDGER}),
     "deposit": frozenset({DEPOSITS, LEDGER}),
@@ -66,7 +66,7 @@ def opening(credentials: Credentials, now_ms: int, token: str) -> tuple[str, ...
 
 
 def read(frame: str | bytes) -> StreamMessage:
-    """What a message means."""
+    """Interpret a message."""
     try:
         message = _decoder.decode(frame)
     except (MsgspecError, UnicodeDecodeError, RecursionError):

@@ -62,7 +62,7 @@ UNKNOWN: Final = Meaning(OTHERS, "other", "Other")
 REALISED: Final = Meaning(MARGIN, "closed_pnl", "Realised PnL")
 OPENED: Final = Meaning(MARGIN, "trade", "Trade")
 
-# What a word means where the amount is above zero, and where it is below.
+# The meanings of a type if the amount is positive, and if it is negative.
 Signed = tuple[Meaning, Meaning]
 GIFT: Final[Signed] = (AIRDROP, ADJUSTMENT)  # credited, or removed
 

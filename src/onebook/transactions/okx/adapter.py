@@ -1,7 +1,7 @@
 """The adapter of OKX: reads an account from its two ledgers, with details from other lists.
 
-- Bills of the trading account, by slices of time and their ids: the newest week from the faster
-  list, older ones from the archive of three months, and what is older from exports by quarter.
+- Bills of the trading account, by time windows and ids: the newest week from the faster list, older
+  ones from the archive of three months, and still older ones from quarterly exports.
 - Bills of the funding account since 2021-02-01, by id: those of the last month from the faster
   list, older ones from the history. Neither accepts a time range, so a range that ends in the past
   begins at a row found by paging by time.
@@ -172,8 +172,9 @@ class OkxReader:
     async def _listed(self, rows: list[Any]) -> dict[str, Record | None]:
         """By bill, the deposit or withdrawal that it belongs to; None if that moved nothing."""
         found: dict[str, Record | None] = {}
-        for bill in rows:
-            if not isinstance(bill, Bill) or not is_fund(bill):
+        bills = [row for row in rows if isinstance(row, Bill)]
+        for bill in bills:
+            if not is_fund(bill, bills):
                 continue
             record = await self._matcher(LISTED[bill.type]).find(bill)
             if record is not None:
@@ -267,7 +268,7 @@ class OkxReader:
         return replace(page, cursor=f"{stage}:{lowest_id(rows)}")
 
     async def _funding_begin(self, window: Window) -> str:
-        """Where the bills of a window begin: at the newest, or at a time; "" if there are none."""
+        """The cursor of a window's first bills; "" if there are none."""
         age_ms = self._account.now_ms() - window.to_ms
         stage, path = (RECENT, FUNDING_BILLS)
         if age_ms < SEEK_FROM_MS:

@@ -12,15 +12,17 @@ https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-since
 """
 
 import csv
+import errno
 import hashlib
 import io
+import struct
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from msgspec import json
 
@@ -45,6 +47,10 @@ EAST_MS: Final = 14 * HOUR_MS  # the first time zone is this far ahead of UTC
 WEST_MS: Final = 12 * HOUR_MS
 OWNER_BYTES: Final = 8
 CSV_BYTES_MAX: Final = 8 << 30  # maximum size of the decompressed file
+DAMAGED: Final = (
+    BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, ValueError,
+    OverflowError, OSError,
+)  # fmt: skip
 NEEDED: Final = frozenset({"billId", "ts", "ccy", "balChg", "bal", "subType"})
 # Meanings of refusal codes for an export.
 CODES: Final = {
@@ -143,18 +149,21 @@ def bills_of(path: Path) -> Iterator[Row]:
         with ZipFile(path) as archive, archive.open(_only(archive)) as raw:
             text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
             yield from _rows(csv.reader(text, strict=True))
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise BadExport("it is not an intact zip archive") from None
     except (UnicodeDecodeError, csv.Error):
         raise BadExport("it is not a table in CSV") from None
+    except DAMAGED as error:
+        # `zipfile` seeks to where a damaged directory points.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise BadExport("it is not an intact zip archive") from None
 
 
 def _only(archive: ZipFile) -> ZipInfo:
     tables = [each for each in archive.infolist() if each.filename.lower().endswith(".csv")]
     if len(tables) != 1:
         raise BadExport(f"it has {len(tables)} tables, not one")
+    if tables[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise BadExport("its table is compressed in an unknown way")
     if tables[0].file_size > CSV_BYTES_MAX:
         raise BadExport(f"its table has more than {CSV_BYTES_MAX >> 30} GB")
     return tables[0]

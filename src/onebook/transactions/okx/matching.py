@@ -1,20 +1,25 @@
-"""Finds the deposit or withdrawal to which a bill of the funding account belongs.
+"""Finds the deposit or withdrawal to which a bill belongs.
 
 Bills contain no id of it: they are matched by coin, amount and time, and each row of the lists
 counts once. A withdrawal is booked when it is requested, with its fee in the same bill or in a
 separate one, and booked back when it is cancelled; a deposit is booked when it is credited, which
 can be long after it was first seen.
 A bill without a matching row (bank money is in no list) is a separate event.
+
+Of some accounts deposits are credited to the trading account: their row names it (`to` 18), and
+the bill there is a transfer into it without a bill of the funding account. Unconfirmed: that its
+type is 1 and its subtype 11, as of any such transfer.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS
 from onebook.transactions.decimals import add, unsigned
+from onebook.transactions.mapping import holder_of
 from onebook.transactions.okx.rows import FUNDING, Bill
 from onebook.transactions.okx.words import CHARGED, DEPOSITED, RECHARGED, RETURNED, WITHDRAWN
 from onebook.transactions.record import Record, Status
@@ -34,6 +39,7 @@ WITHIN_MS: Final = {  # by which a row can be older than its bill
     RETURNED: 30 * DAY_MS,  # requested, then cancelled
     RECHARGED: 30 * DAY_MS,
 }
+INTO_TRADING: Final = "11"  # subtype of type 1 of the trading account
 EARLY_MS: Final = MINUTE_MS  # by which a bill can be older than its row
 
 
@@ -107,11 +113,14 @@ def _fits(bill: Bill, row: FundRow) -> bool:
     if bill.type in (CHARGED, RECHARGED):
         return row.charged == amount
     if bill.type == DEPOSITED:
-        return completed and record.amount == amount
+        return completed and record.amount == amount and record.account == holder_of(bill.wallet)
     # A completed one was not returned.
     return row.charged != amount and not (bill.type == RETURNED and completed)
 
 
-def is_fund(bill: Bill) -> bool:
-    """Whether a bill can belong to a row of the lists."""
-    return bill.wallet == FUNDING and bill.type in LISTS
+def is_fund(bill: Bill, others: Iterable[Bill]) -> bool:
+    """Whether a bill can belong to a row of the lists; `others` are those of its group."""
+    if bill.wallet == FUNDING:
+        return bill.type in LISTS
+    into = bill.type == DEPOSITED and bill.subtype == INTO_TRADING and bill.incoming
+    return into and not any(each.wallet == FUNDING for each in others)

@@ -191,7 +191,7 @@ STANDALONE: Final = frozenset(
     {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}
     | {"376", "377", "379", "380", "381"}
 )
-# What a fill of a spot market is called, by what it is of a contract.
+# The meaning of a fill on a spot market, by the meaning for a contract.
 OF_SPOT: Final = {
     CONTRACT: TRADE,
     LIQUIDATION: Meaning(TRADES, "liquidation", "Liquidation"),
@@ -260,7 +260,7 @@ OUTSIDE: Final = {
 
 @lru_cache(maxsize=CODES_MAX)
 def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> Meaning:
-    """What a bill of the trading account means."""
+    """The meaning of a bill of the trading account."""
     if kind in TRADING_TYPES or subtype in STANDALONE:
         found = TRADING_SUBTYPES.get(subtype) or TRADING_TYPES.get(kind, UNKNOWN)
     else:
@@ -272,6 +272,6 @@ def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> 
 
 
 def funding_meaning(kind: str, incoming: bool) -> Meaning:
-    """What a bill of the funding account means."""
+    """The meaning of a bill of the funding account."""
     found = FUNDING_TYPES.get(kind, UNKNOWN)
     return found if isinstance(found, Meaning) else found[not incoming]

@@ -57,7 +57,7 @@ export class Usage {
     const nowMs = Date.now();
     const percent = Number((100 * share).toFixed(2));
     const resetMs = resetsAt.getTime();
-    const measuredMs = performance.now(); // the system clock may be changed meanwhile
+    const measuredMs = performance.now(); // the system clock may change
     if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: measuredMs };
     this.#at("usage-text").textContent =
       `${size(used, 2)} of ${size(limit, 2)} used (${percent || !used ? percent : "under 0.01"} %); reset ${inDays(resetMs - nowMs)}.`;

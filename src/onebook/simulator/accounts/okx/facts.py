@@ -25,6 +25,7 @@ class OkxHistory(Struct, frozen=True):
             not grow with it, because rows are regenerated when they are read.
         seed: Random seed.
         derivatives: Whether the account borrows and trades contracts; if not, its mode is spot.
+        direct: Whether deposits are credited to the trading account, as those of some entities are.
         custody: Whether it has bills of custodians, which are only shown if the custodian is named.
     """
 
@@ -33,6 +34,7 @@ class OkxHistory(Struct, frozen=True):
     rows: int = 3_000
     seed: int = 1
     derivatives: bool = True
+    direct: bool = False
     custody: bool = False
 
 
@@ -205,6 +207,7 @@ class OkxDeposit(NamedTuple):
     credited: int  # 0: never
     final: int = 2  # its final state
     internal: str = ""  # `id` or `empty`: what the list has as its transaction
+    direct: bool = False  # to the trading account
 
 
 class OkxWithdrawal(NamedTuple):

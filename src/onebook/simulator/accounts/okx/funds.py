@@ -18,6 +18,7 @@ from onebook.simulator.accounts.okx.facts import (
     STRUCTURED,
     TRADING,
     FiatOrder,
+    FundingBill,
     LendingRow,
     LiquidStake,
     LoanStep,
@@ -26,6 +27,7 @@ from onebook.simulator.accounts.okx.facts import (
     OkxWithdrawal,
     StakeOrder,
     SubTransfer,
+    TradingBill,
     WalletTransfer,
 )
 from onebook.simulator.accounts.okx.generator import OkxBooks
@@ -183,7 +185,7 @@ class FundingFlows:
         credited = at + (wait or self._random.randrange(2, 70) * MINUTE_MS + 31)
         deposit = OkxDeposit(
             at, self._books.state.number("deposit"), chain, amount, credited if final == 2 else 0,
-            final, internal,
+            final, internal, self._books.history.direct,
         )  # fmt: skip
         self._books.keep("deposits", deposit)
         if final == 2:
@@ -191,7 +193,12 @@ class FundingFlows:
 
     def credit(self, at: int, deposit: OkxDeposit) -> None:
         """Book a deposit."""
-        row = self._books.fund(at, deposit.chain.ccy, deposit.amount, 1)
+        ccy, amount = deposit.chain.ccy, deposit.amount
+        row: FundingBill | TradingBill
+        if deposit.direct:  # unconfirmed: how the trading account calls it
+            row = self._books.bill(at, ccy, amount, "1", "11", size=amount, way=("", "18"))
+        else:
+            row = self._books.fund(at, ccy, amount, 1)
         self._books.done("deposit", f"deposit {deposit.seq}", row)
 
     def deposit_fiat(self, at: int) -> None:

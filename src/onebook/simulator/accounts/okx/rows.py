@@ -394,7 +394,7 @@ def deposit(row: OkxDeposit, now: int) -> Row:
         "from": PHONE if row.internal else "",
         "fromWdId": str(67_000 + row.seq) if row.internal else "",
         "state": str(state),
-        "to": "" if row.internal else f"0x{digest[:40]}",
+        "to": "18" if row.direct else "" if row.internal else f"0x{digest[:40]}",
         "ts": str(row.time),
         "txId": internal.get(row.internal, f"0x{digest}"),
     }
