@@ -63,8 +63,8 @@ def watch_command(
     fees: Annotated[
         str,
         typer.Option(
-            help="TOML file of taker fees in percent: okx = 0.08, others = 0.1; or `key`, the table "
-            "of the API key."
+            help="TOML file of taker fees in percent: okx = 0.08, others = 0.1; or `key`, for the "
+            "table of the API key."
         ),
     ] = "",
     net: Annotated[
