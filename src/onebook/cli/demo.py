@@ -25,3 +25,119 @@ from onebook.transactions.credentials import Credentials, Vault, master_keys
 USERNAME: Final = "demo"
 # Of the demo's key, in percent; invented.
 FEES: Final = {"binance": "0.075", "kraken": "0.26", "okx": "0.08", "*": "0.1"}
+COLLECT_EVERY_S: Final = 60.0
+DRAIN_S: Final = 0.5
+PORTS_TRIED: Final = 20
+
+
+@reported
+def demo_command(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; if taken, the next free one.")
+    ] = 8000,
+    rate: Annotated[
+        float, typer.Option(min=0.1, max=1_000, help="Frames per second of each simulated book.")
+    ] = 10.0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed produces the same market.")
+    ] = 1,
+) -> None:
+    """Run the service on simulated exchanges, with a ready-to-use key.
+
+    No external connections are made, and the database is deleted when the demo ends.
+
+    Example: onebook demo --port 8080
+    """
+    with tempfile.TemporaryDirectory(prefix="onebook-demo-") as folder:
+        run(_demo(Path(folder), port=port, rate_hz=rate, seed=seed))
+
+
+async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges(seed=seed, rate_hz=rate_hz))
+        accounts = {
+            name: await stack.enter_async_context(demo()) for name, demo in DEMO_ACCOUNTS.items()
+        }
+        host = config.load().server.host
+        free = _free_port(host, port)
+        if free != port:
+            console.print(f"Port {port} is in use; the demo listens on port {free}.")
+        settings = config.load(
+            overrides={
+                "server": {"port": free},
+                "api": {"cors_origins": ["*"]},  # a page under development has its own origin
+                "store": {
+                    "url": f"sqlite+aiosqlite:///{folder / 'demo.db'}",
+                    "pepper_file": str(folder / "pepper"),
+                },
+                "transactions": {
+                    "overrides": {
+                        name: {
+                            "mainnet_url": account.url,
+                            "testnet_url": account.url,
+                            "hosts": account.hosts,
+                        }
+                        for name, account in accounts.items()
+                    },
+                    "master_key_file": str(folder / "master_key"),
+                    "collect_every": COLLECT_EVERY_S,
+                },
+                "gateway": {"drain_s": DRAIN_S},
+                "log": {"level": "warning"},
+            }
+        )
+        places = {
+            name: config.ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
+            for name, urls in simulated.urls.items()
+        }
+        credentials = {name: Credentials(**account.fields) for name, account in accounts.items()}
+        introduce = partial(_introduce, credentials=credentials)
+        await app.serve(settings, overrides=places, on_started=introduce)
+
+
+def _free_port(host: str, port: int) -> int:
+    """Return the first free port from `port` on; `port` itself if none is free nearby."""
+    for candidate in range(port, min(port + PORTS_TRIED, 65_536)):
+        with suppress(ConfigError), http.listening(host, candidate):
+            return candidate
+    return port
+
+
+async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:
+    """Create the key, store the simulated accounts' credentials, and print the first steps."""
+    await node.catalogue.first_read()  # the printed commands need the list of pairs
+    vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
+    now_ms = time.time_ns() // 1_000_000
+    for exchange, each in credentials.items():
+        await vault.put(exchange, "mainnet", each, now_ms=now_ms)
+    admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
+    change = AuditedChange(time.time_ns() // 1_000_000, "demo", "the demo's key")
+    await admin.create_account(USERNAME, change)
+    made = await admin.create_key(USERNAME, Tier.PREMIUM, change)
+    await admin.change_fees(made.row.key_id, FEES, change)
+    key = made.text
+    exchanges = ", ".join(node.supervisor.stats)
+    console.print(
+        f"""
+[bold]Onebook[/] runs on simulated exchanges ({exchanges}).
+
+  the live page   [link]{node.url}/#key={key}[/link]
+  the docs        {node.url}/docs
+  the API         {node.url}/api/v1/
+  a premium key   {key}
+
+Paste this into another terminal for a live ladder; add --net --fees key for prices after fees:
+
+  {_command(node, key)}
+
+Press Ctrl-C to stop.
+""",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _command(node: app.Node, key: str) -> str:
+    """Return the client command to paste, with the path of this program."""
+    program = Path(sys.argv[0])
+    return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {node.url}"
