@@ -9,8 +9,9 @@ that each is drawn and none is queued; Chromium's trace says what its main threa
 times are CPU of that thread with the trace's own cost: compare them on a quiet machine only.
 
 With `--seconds` updates come by themselves, `--rate` a second, after ten minutes of the page's
-clock have filled the heat map. The work of a drawing is everything that the main thread did since
-the one before: how long its tasks took, and the CPU in them. `--throttle` makes that thread slower
+clock have filled the heat map. A drawing is a frame: the book, the other cards and the charts have
+one each. Its work is everything that the main thread did since the one before: how long its tasks
+took, and the CPU in them. `--throttle` makes that thread slower
 (`Emulation.setCPUThrottlingRate`). Where other programs need the machine a task takes longer than
 its work, and so does a throttled one: then the CPU without a throttle, times four, says more.
 

@@ -224,9 +224,9 @@ def test_the_age_of_the_best_prices_is_beside_them_if_every_one_is_known(view):
         found = [line.plain for line in Ladder(width).lines(view, 5)]
         return next(line for line in found if "spread" in line)
 
-    assert middle().endswith("spread 0.5  40 ms old")
+    assert middle().endswith("spread 0.5  received 40 ms ago")
     view.bids = [level("100.5", okx="1", kraken="1")]
-    assert middle().endswith("spread 0.5  2.5 s old"), "the oldest of them"
-    assert "old" not in middle(24)
+    assert middle().endswith("spread 0.5  received 2.5 s ago"), "the oldest of them"
+    assert "received" not in middle(24)
     view.ages = {"okx": 40}
     assert middle().endswith("spread 0.5")

@@ -12,6 +12,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec import UnsetType
 from websockets.asyncio.server import serve
 
 from client.place import place
@@ -148,6 +149,26 @@ def test_every_option_and_every_field_of_a_record_has_its_type():
     names = fields_of(Record) | fields_of(Coverage) | stats | options - {"symbol", "id"}
     assert len(names) > 100
     assert [name for name in names if not re.search(rf"\b{camel(name)}\b", types)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Record, "TransactionRecord"),
+        (Coverage, "Coverage"),
+        (ErrorEntry, "TransactionError"),
+    ],
+)
+def test_a_type_has_each_field_of_its_own_and_no_other(kind, name):
+    types = (ROOT / "clients/js/onebook.d.ts").read_text()
+    (body,) = re.findall(
+        rf"^export interface {name} \{{\n(.*?)^\}}", types, re.DOTALL | re.MULTILINE
+    )
+    declared = dict(re.findall(r"^  (\w+)(\??):", body, re.MULTILINE))
+    fields = msgspec.structs.fields(kind)
+    assert declared.keys() == {camel(each.encode_name) for each in fields}
+    unset = {camel(each.encode_name) for each in fields if UnsetType in get_args(each.type)}
+    assert {each for each, mark in declared.items() if mark} == unset
 
 
 def test_every_field_of_a_request_and_of_a_state_has_its_type():

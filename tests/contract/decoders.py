@@ -75,6 +75,7 @@ from onebook.transactions.export_jobs import BadExport
 from onebook.transactions.kraken import api as kraken
 from onebook.transactions.kraken import stream as kraken_stream
 from onebook.transactions.okx import api as okx
+from onebook.transactions.okx import stream as okx_stream
 from onebook.transactions.okx.exports import bills_of
 from onebook.transactions.request import TransactionsRequest
 
@@ -422,6 +423,7 @@ DECODERS: Final = (
         for name, stream, frame in (
             ("bybit", bybit_stream, b'{"topic":"wallet","data":[{"coin":"BTC"}]}'),
             ("kraken", kraken_stream, b'{"channel":"balances","type":"update","data":[{}]}'),
+            ("okx", okx_stream, b'{"arg":{"channel":"orders"},"data":[{"tradeId":"1"}]}'),
         )
     ),
     Decoder(
@@ -442,7 +444,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "request body",
-        ("api/edge.py", "api/transactions.py"),
+        ("api/edge.py", "api/fees.py", "api/transactions.py"),
         lambda content: TransactionsRequest.model_validate_json(content, strict=True),
         *(ValidationError, MIB, "BODY_BYTES_MAX"),
         (b'{"exchange":"bybit","transaction_types":["trades"],"limit":5}',),

@@ -5,16 +5,19 @@ replaced by text that is none, or that no book can hold; or the level is there t
 sent, the book equals the exchange's or is not live.
 """
 
+import json
 import re
+import struct
 from collections.abc import Collection, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 
 from contract.oracle import Sides, decimal
 from contract.talk import Step, Talk
+from exchanges import sbe_schema
 from onebook.books import Books, LiveBook
 from onebook.core import LEVELS_MAX, LevelShape
 from onebook.feeds.limits import FeedLimits
@@ -23,10 +26,13 @@ from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.simulator.mexc import Push
 
+SBE: Final = (b"\x11\x27", b"\x13\x27")  # the templates 10001 and 10003
 CHANGES: Final = 2  # of each book before the message, so that it has levels that came and went
 NEAR: Final = 4  # numbers between a price and its amount
 FULLWIDTH: Final = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
 TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
+
+PLAIN: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 
 # In place of a price or of an amount, as JSON.
 NO_NUMBERS: Final = (
@@ -91,9 +97,11 @@ class Case(NamedTuple):
 
 
 def as_text(payload: bytes) -> bytes:
-    """Write a message as JSON: those of MEXC are protobuf."""
+    """Write a message as JSON: those of MEXC are protobuf, some of Binance SBE."""
     if payload[:1] in b"{[":
         return payload
+    if payload[2:4] in SBE:
+        return json.dumps(_in_decimals(sbe_schema.decoded(payload))).encode()
     return json_format.MessageToJson(Push.FromString(payload)).encode()
 
 
@@ -101,11 +109,50 @@ def as_sent(text: bytes, sent: bytes) -> bytes | None:
     """Write JSON as the message was; None where it cannot be."""
     if sent[:1] in b"{[":
         return text
+    if sent[2:4] in SBE:
+        try:
+            return sbe_schema.encoded(_in_mantissas(json.loads(text, parse_float=Decimal)))
+        except (ValueError, TypeError, ArithmeticError, struct.error, KeyError):
+            return None
     try:
         message: bytes = json_format.Parse(text, Push()).SerializeToString()
     except (json_format.ParseError, UnicodeEncodeError):
         return None
     return message
+
+
+def _in_decimals(event: dict[str, Any]) -> dict[str, Any]:
+    """The levels of a depth event with decimal text for its mantissas."""
+    sides = {
+        side: [
+            {name: f"{Decimal(number).scaleb(-8):f}" for name, number in each.items()}
+            for each in event[side]
+        ]
+        for side in ("bids", "asks")
+    }
+    return event | sides
+
+
+def _in_mantissas(event: dict[str, Any]) -> dict[str, Any]:
+    sides = {
+        side: [{name: _mantissa(n) for name, n in each.items()} for each in event[side]]
+        for side in ("bids", "asks")
+    }
+    return event | sides
+
+
+def _mantissa(number: object) -> int:
+    """A mantissa at the exponent -8.
+
+    Raises:
+        ValueError: It is finer, or no plain number.
+    """
+    if PLAIN.fullmatch(str(number)) is None:
+        raise ValueError(f"{number!r} is no plain number")
+    scaled = Decimal(str(number)).scaleb(8)
+    if scaled != int(scaled):
+        raise ValueError(f"{number} has more than 8 decimals")
+    return int(scaled)
 
 
 def messages(talk: Talk) -> Iterator[Message]:

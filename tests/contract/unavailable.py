@@ -19,6 +19,9 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
         '{"code":-1008,"msg":"Server is currently overloaded with other requests.","id":1}',
         '{"code":-1004,"msg":"Server is busy, please wait and try again","id":1}',
     ),
+    "binance.sbe": (
+        '{"code":-1008,"msg":"Server is currently overloaded with other requests.","id":1}',
+    ),
     "binanceus": (
         '{"code":-1007,"msg":"Timeout waiting for response from backend server.","id":1}',
     ),

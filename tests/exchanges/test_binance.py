@@ -1,6 +1,7 @@
 """Binance, as conversations: what it says, what we answer."""
 
 import json
+import re
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -41,7 +42,15 @@ FETCH_BTC = Fetch(BTC, "/api/v3/depth?symbol=BTCUSDT&limit=1000", 50)
 SPARE_BTC = replace(FETCH_BTC, spare=True)
 ACK = b'{"result":null,"id":1}'
 
+
 # Messages of other channels, and what changes no book.
+def damaged(frame: bytes) -> bytes:
+    """A frame without levels, or a binary one whose first id is none; both still name the book."""
+    if frame.startswith(b"{"):
+        return re.sub(rb'"[ab]":', b'"gone":', frame)
+    return frame[:16] + bytes(8) + frame[24:]
+
+
 UNKNOWN_FRAMES = (
     b'{"stream":"btcusdt@trade","data":{"e":"trade","s":"BTCUSDT","p":"1","q":"2"}}',
     b'{"stream":"!ticker@arr","data":[{"e":"24hrTicker","s":"BTCUSDT"}]}',

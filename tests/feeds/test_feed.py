@@ -10,6 +10,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
@@ -54,6 +55,7 @@ class Server:
         self.closes: asyncio.Queue[int | None] = asyncio.Queue()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.bodies: dict[str, tuple[int, bytes]] = {}  # what a GET of a path is answered
+        self.headers: list[Headers] = []  # of each handshake
         self.during_handshake: Callable[[], None] = lambda: None
 
     async def serve(self, connection: ServerConnection) -> None:
@@ -69,6 +71,7 @@ class Server:
         if request.path in self.bodies:
             status, body = self.bodies[request.path]
             return connection.respond(status, body.decode())
+        self.headers.append(request.headers)
         self.during_handshake()
         if not self.refusals:
             return None
@@ -116,6 +119,7 @@ class Rig:
         client: httpx.AsyncClient | None = None,
         recorder=None,
         quotas: Quotas | None = None,
+        api_key: str = "",
         clock: Clock | None = None,
     ) -> None:
         self.moves: asyncio.Queue[tuple[str, Health, Reason | None]] = asyncio.Queue()
@@ -143,6 +147,7 @@ class Rig:
             limits=limits,
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
+            api_key=api_key,
             recorder=recorder,
             clock=sleeping(self.sleep, clock),
             jitter=lambda: 0.5,
@@ -459,6 +464,49 @@ async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         waits = [each for each in rig.slept if each >= 30.0]
         assert len(waits) >= 20
+
+
+KEYED = replace(TOY, key_header="X-TOY-KEY", instead=TOY)
+
+
+async def test_the_key_of_a_channel_is_sent_in_its_handshake_and_nowhere_else(server, caplog):
+    async with running(Rig(server.url, A, exchange=KEYED, api_key="the key")) as rig:
+        await rig.live(server, "A")
+        assert [each.get("X-TOY-KEY") for each in server.headers] == ["the key"]
+    async with running(Rig(server.url, A, api_key="the key")) as rig:
+        await rig.live(server, "A")
+        assert server.headers[-1].get("X-TOY-KEY") is None
+    assert "the key" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+async def test_where_the_key_is_refused_the_default_channel_is_used(server, caplog, status):
+    server.refusals = [(status, {})]
+    keyed = replace(KEYED, instead=replace(TOY, ws_url=server.url))
+    async with running(Rig(server.url, A, exchange=keyed, api_key="the key")) as rig:
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+        await rig.live(server, "A")
+        assert server.headers[-1].get("X-TOY-KEY") is None
+    assert caplog.messages[0] == (
+        f"toy refuses the API key (HTTP {status}); the default channel is used instead."
+    )
+    assert "the key" not in caplog.text
+
+
+async def test_a_channel_whose_frames_cannot_be_read_is_left_for_the_default_one(server, caplog):
+    keyed = replace(KEYED, instead=replace(TOY, ws_url=server.url))
+    async with running(
+        Rig(server.url, A, exchange=keyed, api_key="k", limits=FeedLimits(faults_max=3))
+    ):
+        connection = await server.connection()
+        await server.hears("subscribe A")
+        for _ in range(5):
+            with suppress(ConnectionClosed):
+                await connection.send(b"garbage")
+        await server.connection()  # the next one
+        assert [each.get("X-TOY-KEY") for each in server.headers] == ["k", None]
+    assert "toy sends frames that cannot be read" in caplog.text
 
 
 async def test_another_refusal_is_reported_once_and_tried_again_with_backoff(server, caplog):

@@ -60,6 +60,7 @@ class Market:
         self.updates = 0
         self.delivered: dict[str, dict] = {}  # the last update of each symbol and view, whole
         self.clock_ahead = timedelta()  # of the service
+        self.transit_ms: dict[str, float | None] = {}  # by exchange; None: it sends no times
         self.late = timedelta()  # what updates wait on the line
         self.fills = True  # whether its books hold a size that is asked for
 
@@ -121,6 +122,31 @@ class Market:
         self.random.setstate(state)
         self.tick = tick
         return found | {"view": asked["view"]}
+
+    def once(self, symbol: str) -> dict:
+        """A book with the times of its exchanges; it moves nothing."""
+        state = self.random.getstate()
+        found = self.whole(symbol, max(1, self.updates), {"depth": 1, "fill": {}})
+        self.random.setstate(state)
+        received, ahead = 1_763_632_800_000_000, 123_456  # microseconds
+        layers = {
+            name: None if ms is None else received - ahead - int(1_000 * ms)
+            for name, ms in self.transit_ms.items()
+        }
+        found["data"]["times"] = {
+            "merged": received,
+            "sent": received,
+            "exchanges": {
+                name: {
+                    "top": {"exchange": sent, "received": received},
+                    "depth": {"exchange": sent, "received": received},
+                    "offset": ahead,
+                    "error": 100,
+                }
+                for name, sent in layers.items()
+            },
+        }
+        return found | {"type": "aggregated_orderbook_data"}
 
     def whole(self, symbol: str, number: int, asked: dict) -> dict:
         depth = asked["depth"]
@@ -246,6 +272,8 @@ def reply(message: dict, market: Market) -> dict | None:
             return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
+        case "get_aggregated_orderbook":
+            return market.once(message["symbol"])
         case "subscribe_aggregated" if "view" in message and not market.views:
             return {
                 "type": "subscription_error",

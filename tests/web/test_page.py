@@ -196,7 +196,7 @@ async def test_a_restart_is_reported_once_and_its_countdown_is_not_spoken(
     for socket in list(market.sockets):
         await market.close(socket, 4200, reconnect_in_ms=60_000)
     wait = "document.querySelector('#link-wait')"
-    await page.until(f"/Trying again in \\d+ s/.test({wait}.textContent)")
+    await page.until(f"/Retrying in \\d+ s/.test({wait}.textContent)")
     assert await page.run(f"{wait}.getAttribute('aria-hidden')") == "true"
     assert await page.run(f"{wait}.closest('[role=status]') === null")
     text = await page.run("document.querySelector('#link-text').textContent")
@@ -298,7 +298,7 @@ async def test_a_refused_panel_says_that_it_has_no_book_while_others_are_accepte
 async def test_what_an_address_names_that_is_no_symbol_is_said(page: Page, address: str) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}&symbol=ethusdt")
     await page.until(LADDER)
-    said = "Not a pair such as BTC/USDT, so not shown: ethusdt."
+    said = "Not shown, because it is not a pair such as BTC/USDT: ethusdt."
     assert await page.run(NOTICE) == said
     await page.run(typed("eth/usdt"))
     await page.until("document.querySelector('.title').textContent === 'ETH/USDT'")

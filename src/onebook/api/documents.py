@@ -31,6 +31,7 @@ ISO 8601, UTC, with milliseconds. Every error has one body: `error`, `message`, 
 """
 TAGS = (
     {"name": "sessions", "description": "Exchange an API key for a session of 24 hours."},
+    {"name": "fees", "description": "The taker fees of a key."},
     {"name": "usage", "description": "Usage of a key in this billing period."},
     {"name": "exchanges", "description": "Capabilities of the transaction interface."},
     {"name": "transactions", "description": "Transactions of exchange accounts in one format."},

@@ -195,7 +195,7 @@ def _price_age(view: BookView) -> str:
     known = [age for age in ages if age is not None]
     if not known or len(known) < len(ages):
         return ""
-    return f"{age_text(max(known))} old"
+    return f"received {age_text(max(known))} ago"
 
 
 def age_text(age_ms: int) -> str:

@@ -181,6 +181,8 @@ class ExchangeSettings(Section):
     precedence over the built-in table."""
     channel: str = ""
     """Order book channel to use, if the exchange has several."""
+    api_key: SecretStr = SecretStr("")
+    """API key for a channel that needs one."""
     recorded: bool = False
     """Whether the data is a recording (`onebook replay`), so that its age on arrival is not
     measured."""
@@ -205,8 +207,9 @@ class FeedSettings(Section):
     """Changes to built-in facts, by exchange name. ws_url, rest_url: other addresses, such as a
     regional host or the simulator. currencies: the exchange's currency codes mapped to ours, such
     as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
-    "classic" on kucoin or "advanced" on coinbase. recorded: true if the data is a recording, whose
-    age is then not measured."""
+    "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
+    needs, such as an Ed25519 key without permissions for "sbe". recorded: true if the data is a
+    recording, whose age is then not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()

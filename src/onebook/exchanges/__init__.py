@@ -82,11 +82,11 @@ def known_name(name: str) -> str:
     return found
 
 
-def channel_of(exchange: Exchange, channel: str) -> Exchange:
+def channel_of(exchange: Exchange, channel: str, *, has_key: bool = False) -> Exchange:
     """Return the facts of one book channel of an exchange; "" is the default channel.
 
     Raises:
-        ConfigError: The exchange has no channel of this name.
+        ConfigError: The exchange has no channel of this name, or it needs a key that is not set.
     """
     if not channel:
         return exchange
@@ -96,7 +96,13 @@ def channel_of(exchange: Exchange, channel: str) -> Exchange:
             f"feeds.overrides.{exchange.name}.channel: unknown channel {channel!r}; "
             f"available: {known}."
         )
-    return exchange.channels[channel]
+    chosen = exchange.channels[channel]
+    if chosen.key_header and not has_key:
+        raise ConfigError(
+            f"feeds.overrides.{exchange.name}.channel: {channel!r} needs "
+            f"feeds.overrides.{exchange.name}.api_key."
+        )
+    return chosen
 
 
 # Selection

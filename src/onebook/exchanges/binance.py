@@ -49,7 +49,9 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from onebook.exchanges import binance_sbe
 from onebook.exchanges.kit import (
     Accepted,
     BookChannel,
@@ -143,7 +145,7 @@ BOOKS: Final = BookChannel(
     seed=msgspec.json.Decoder(DepthBody).decode,
 )
 
-EXCHANGE: Final = Exchange(
+_JSON: Final = Exchange(
     name="binance",
     display="Binance",
     ws_url="wss://stream.binance.com:9443/stream",
@@ -166,4 +168,9 @@ EXCHANGE: Final = Exchange(
     silence_max_s=30.0,  # the server pings every 20 s; data arrives only on a change
     snapshot_s=300.0,  # the books of a full socket use two minutes of the REST budget
     lifetime_s=86_000.0,  # it closes connections after 24 h
+)
+
+EXCHANGE: Final = replace(
+    _JSON,
+    channels={"sbe": binance_sbe.channel_of(_JSON, control, (SEED_PATH, SEED_LEVELS, SEED_WEIGHT))},
 )

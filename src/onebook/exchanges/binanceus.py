@@ -42,6 +42,7 @@ BOOKS: Final = replace(
 EXCHANGE: Final[Exchange] = replace(
     binance.EXCHANGE,
     name="binanceus",
+    channels={},
     display="Binance US",
     ws_url="wss://stream.binance.us:9443/stream",
     rest_url="https://api.binance.us",

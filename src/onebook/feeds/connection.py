@@ -131,6 +131,7 @@ class ExchangeConnection(WSListener):
         tls: For wss addresses.
         rest: Fetches snapshots over REST.
         proxies: Selects the proxy for the address.
+        api_key: Sent in the handshake if the exchange's channel needs one.
         limits: Limits and timeouts.
         stats: Counters of the exchange.
         recorder: Records the traffic.
@@ -146,6 +147,7 @@ class ExchangeConnection(WSListener):
         tls: ssl.SSLContext | None,
         rest: Rest,
         proxies: Proxies = ENVIRONMENT,
+        api_key: str = "",
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
@@ -167,6 +169,7 @@ class ExchangeConnection(WSListener):
         self._tls = tls
         self._rest = rest
         self._proxies = proxies
+        self._api_key = api_key
         self._limits = limits
         self._stats = stats
         self._recorder = recorder
@@ -201,7 +204,9 @@ class ExchangeConnection(WSListener):
 
     async def _open(self, proxy: str | None) -> None:
         timeout_s = self._limits.connect_timeout_s
-        deflated = self._exchange.frames is FrameForm.DEFLATED
+        headers = [*DEFLATE] if self._exchange.frames is FrameForm.DEFLATED else []
+        if self._exchange.key_header:
+            headers.append((self._exchange.key_header, self._api_key))
         # Cancellation does not close a socket during the upgrade, but picows' own timeout does, so
         # picows gets the shorter timeout.
         async with asyncio.timeout(timeout_s):
@@ -215,7 +220,7 @@ class ExchangeConnection(WSListener):
                 max_frame_size=self.bytes_max,
                 max_redirects=0,
                 read_buffer_init_size=READ_BUFFER_BYTES,
-                extra_headers=DEFLATE if deflated else None,
+                extra_headers=headers or None,
                 proxy=proxy,
             )
 

@@ -26,7 +26,7 @@ from onebook.feeds.ccxt.connection import CcxtConnection
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.connection import ExchangeConnection, FrameRecorder, Link, NotReached
 from onebook.feeds.limits import LIMITS, FeedLimits
-from onebook.feeds.session import FeedSession
+from onebook.feeds.session import FAULTS, FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
@@ -37,6 +37,7 @@ log = logging.getLogger("onebook.feeds")
 
 MAINTENANCE_S: Final = 30.0  # minimum wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
+KEY_REFUSALS: Final = frozenset((400, 401, 403))  # of a handshake with a key
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
 # States shown to clients if an exchange refuses connections or is unreachable.
 REASONS: Final = {
@@ -61,6 +62,7 @@ class Feed:
         recorder: Records all frames and bodies.
         library: ccxt, for an exchange without a connector.
         proxies: Selects the proxy for an address.
+        api_key: The operator's key for a channel that needs one; "" if there is none.
         tls: A shared TLS context, because creating one reads every certificate of the machine.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each wait.
@@ -79,6 +81,7 @@ class Feed:
         recorder: FrameRecorder | None = None,
         library: Library | None = None,
         proxies: Proxies = ENVIRONMENT,
+        api_key: str = "",
         tls: ssl.SSLContext | None = None,
         clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
@@ -94,6 +97,7 @@ class Feed:
         self._quotas = quotas
         self._library = library
         self._proxies = proxies
+        self._api_key = api_key
         self._tls = tls
         self._jitter = jitter
         self._cadences = Cadences()
@@ -214,6 +218,7 @@ class Feed:
             tls=self._tls,
             rest=self.rest,
             proxies=self._proxies,
+            api_key=self._api_key,
             limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,
@@ -250,6 +255,8 @@ class Feed:
         trouble = TROUBLE_OF.get(end.reason, OFFLINE)
         if not end.at_once:
             self.stats.trouble = trouble
+        if end.detail == FAULTS:
+            self._use_instead("sends frames that cannot be read")
         level = logging.INFO if end.at_once else logging.WARNING
         why = f"{end.reason} ({end.detail})" if end.detail else end.reason
         log.log(level, "A connection to %s ended: %s.", self.exchange.name, why)
@@ -265,6 +272,8 @@ class Feed:
         status = int(response.status)
         holds = self.exchange.holds
         trouble = LIMITED if status in holds else TROUBLES.get(status, OFFLINE)
+        if status in KEY_REFUSALS:
+            self._use_instead(f"refuses the API key (HTTP {status})")
         wait_s = self._unreachable(trouble, f"rejects the handshake (HTTP {status})")
         if trouble is OFFLINE:
             return wait_s
@@ -274,6 +283,13 @@ class Feed:
         # All feeds of the exchange wait, then reconnect one by one.
         self._quotas.connects.hold(self._clock.monotonic() + asked_s)
         return max(wait_s, asked_s)
+
+    def _use_instead(self, problem: str) -> None:
+        """Use the exchange's other channel from now on, if it has one."""
+        instead = self.exchange.instead
+        if instead is not None:
+            log.warning("%s %s; the default channel is used instead.", instead.name, problem)
+            self.exchange = instead
 
     def _unreachable(self, trouble: str, problem: str) -> float:
         self.stats.trouble = trouble

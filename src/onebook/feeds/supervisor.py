@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onebook import metrics
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK, Clock
-from onebook.config import FeedSettings
+from onebook.config import ExchangeSettings, FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.errors import ConfigError
 from onebook.exchanges import channel_of
@@ -64,14 +64,25 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
         if override is not None:
-            exchange = channel_of(exchange, override.channel)
-            exchange = replace(
-                exchange,
-                ws_url=override.ws_url or exchange.ws_url,
-                rest_url=override.rest_url or exchange.rest_url,
-            )
+            has_key = bool(override.api_key.get_secret_value())
+            exchange = _at(channel_of(exchange, override.channel, has_key=has_key), override)
         chosen[name] = exchange
     return chosen | through
+
+
+def _at(exchange: Exchange, override: ExchangeSettings) -> Exchange:
+    """Return an exchange at the operator's addresses."""
+    return replace(
+        exchange,
+        ws_url=override.ws_url or exchange.ws_url,
+        rest_url=override.rest_url or exchange.rest_url,
+        instead=exchange.instead and _at(exchange.instead, override),
+    )
+
+
+def _key_of(name: str, settings: FeedSettings) -> str:
+    override = settings.overrides.get(name)
+    return "" if override is None else override.api_key.get_secret_value()
 
 
 def _stats_of(name: str, settings: FeedSettings) -> ExchangeStats:
@@ -307,6 +318,7 @@ class Supervisor:
             recorder=self._recorders.get(name),
             library=self._library,
             proxies=self._proxies,
+            api_key=_key_of(name, self._settings),
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
             jitter=self._jitter,

@@ -187,7 +187,8 @@ def _unknown_channel(name: str, override: ExchangeSettings) -> Iterator[str]:
     if exchange is None and override.channel:
         yield f"feeds.overrides.{name}.channel: an exchange through ccxt has no channels."
     if exchange is not None:
-        yield from _raised(partial(channel_of, exchange, override.channel))
+        has_key = bool(override.api_key.get_secret_value())
+        yield from _raised(partial(channel_of, exchange, override.channel, has_key=has_key))
 
 
 def _raised(check: Callable[[], object]) -> Iterator[str]:

@@ -1,11 +1,16 @@
 """Simulated Binance, spot protocol: combined and raw streams, REST snapshots, no checksum.
 
+The socket of binary events (SBE) is on the same port: the address `/ws`, without a stream.
+https://developers.binance.com/docs/binance-spot-api-docs/sbe-market-data-streams
+
 Each event has the numbers `U..u` of its changes; the book itself is available only by REST
 (`/api/v3/depth`). Unknown streams are acknowledged and stay silent.
 https://github.com/binance/binance-spot-api-docs/blob/master/web-socket-streams.md
 """
 
+import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -32,6 +37,10 @@ from onebook.simulator.kit import (
 DEPTH: Final = 5_000
 TOO_MANY_CODE: Final = 5  # unconfirmed, as is the text
 STREAMS_MAX: Final = 1_024
+SCHEMA_ID, SCHEMA_VERSION = 1, 0
+BEST_BID_ASK: Final = 10_001
+DEPTH_DIFF: Final = 10_003
+_EXPONENTS: Final = bytes([256 - 8, 256 - 8])  # of prices and of amounts: -8 each, as int8
 
 
 class Binance(Dialect):
@@ -60,7 +69,10 @@ class Binance(Dialect):
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Subscribe to streams of the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""
         url = urlsplit(session.path)
-        if url.path.startswith("/ws"):
+        if url.path.rstrip("/") == "/ws":
+            session.form = _encoded
+            streams = []
+        elif url.path.startswith("/ws"):
             session.form = _raw
             streams = url.path.removeprefix("/ws").strip("/").split("/")
         else:
@@ -98,7 +110,7 @@ class Binance(Dialect):
             return
         if channel in ("depth", "depth@100ms"):
             self._board.subscribe(session, stream, ChannelKey(symbol.upper(), DEPTH))
-        elif channel == "bookTicker" and symbol.upper() not in self._board.muted:
+        elif channel in ("bookTicker", "bestBidAsk") and symbol.upper() not in self._board.muted:
             session.topics[stream] = ChannelKey(symbol.upper(), TOP)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
@@ -192,17 +204,65 @@ class Binance(Dialect):
         return answered({"timezone": "UTC", "serverTime": now.ms, "symbols": symbols})
 
     @staticmethod
-    def native_of(frame: str) -> str | None:
-        """Return the symbol of a `depthUpdate`, wrapped or raw."""
-        message = loaded(frame) or {}
+    def native_of(frame: str | bytes) -> str | None:
+        """Return the symbol of a `depthUpdate`, wrapped or raw, or of a binary event."""
+        if isinstance(frame, bytes) and not frame.startswith(b"{"):
+            return _symbol_of(frame)
+        message = loaded(frame if isinstance(frame, str) else frame.decode()) or {}
         data = message.get("data", message)
         is_book = isinstance(data, dict) and (data.get("e") == "depthUpdate" or "B" in data)
         return data["s"] if is_book else None
 
     @staticmethod
-    def is_top(frame: str) -> bool:
-        """Return whether a frame is a `bookTicker`, wrapped or raw."""
+    def is_top(frame: str | bytes) -> bool:
+        """Return whether a frame is a `bookTicker`, wrapped or raw, or a binary one."""
+        if isinstance(frame, bytes):
+            return frame[2:4] == BEST_BID_ASK.to_bytes(2, "little")
         return '"B":' in frame
+
+
+def _encoded(frame: str) -> bytes:
+    """Encode the event of a combined frame in Simple Binary Encoding (schema 1, version 0)."""
+    event = json.loads(frame)["data"]
+    symbol: bytes = event["s"].encode()
+    tail = bytes([len(symbol)]) + symbol
+    if "B" in event:
+        numbers = ((event[name], event[more]) for name, more in (("b", "B"), ("a", "A")))
+        best = b"".join(_level(*each) for each in numbers)
+        # The text frame has no time, so that of the last depth is not known here.
+        body = _int64(0) + _int64(event["u"]) + _EXPONENTS + best
+        return _header(BEST_BID_ASK, body) + body + tail
+    body = _int64(event["E"] * 1_000) + _int64(event["U"]) + _int64(event["u"]) + _EXPONENTS
+    groups = b"".join(
+        (16).to_bytes(2, "little")
+        + len(event[side]).to_bytes(2, "little")
+        + b"".join(_level(*level) for level in event[side])
+        for side in ("b", "a")
+    )
+    return _header(DEPTH_DIFF, body) + body + groups + tail
+
+
+def _header(template: int, body: bytes) -> bytes:
+    fields = (len(body), template, SCHEMA_ID, SCHEMA_VERSION)
+    return b"".join(each.to_bytes(2, "little") for each in fields)
+
+
+def _level(price: str, amount: str) -> bytes:
+    return _int64(_mantissa(price)) + _int64(_mantissa(amount))
+
+
+def _mantissa(number: str) -> int:
+    return int(Decimal(number).scaleb(8))
+
+
+def _int64(number: int) -> bytes:
+    return number.to_bytes(8, "little", signed=True)
+
+
+def _symbol_of(frame: bytes) -> str:
+    """Return the symbol, which ends a binary event."""
+    length = next(n for n in range(1, len(frame)) if frame[-n - 1] == n and frame[-n:].isalnum())
+    return frame[-length:].decode()
 
 
 def _raw(frame: str) -> str:

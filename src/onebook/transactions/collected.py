@@ -88,7 +88,7 @@ class StoredRanges(Struct, frozen=True):
 
     @property
     def forgotten_to_ms(self) -> int:
-        """The end of what the operator has deleted; -1: nothing."""
+        """The time up to which the operator deleted everything; -1: nothing was deleted."""
         return max((each.to_ms for each in self.ranges if each.state == FORGOTTEN), default=-1)
 
     def gaps(self, from_ms: int, to_ms: int) -> list[RangeRow]:
@@ -151,7 +151,7 @@ class StoredList(Struct, frozen=True):
 
     @property
     def forgotten_to_ms(self) -> int:
-        """The end of what the operator has deleted; -1: nothing."""
+        """The time up to which the operator deleted everything; -1: nothing was deleted."""
         return max((each.forgotten_to_ms for each in self.parts.values()), default=-1)
 
     def of(self, source: Source) -> StoredRanges:

@@ -315,7 +315,7 @@ class Collector:
             found = await self._service.identity(name, environment)
         except OnebookError:
             if before is None:
-                return  # nothing can be mixed, and reading says what is wrong
+                return  # nothing can be mixed, and reading reports the failure
             raise
         if before is not None:
             if before.differs(found):

@@ -629,7 +629,7 @@ class AccountFollower:
                 continue
             try:
                 each.inform(self._status(each))
-            except Exception:  # ours: a state that cannot be sent ends no subscription
+            except Exception:  # our own bug: an unsent state must not end a subscription
                 log.exception("%s: the state of a subscription was not sent.", self._name)
 
     @property

@@ -950,7 +950,7 @@ def _time_of(place: RecordKey, query: Query) -> int | None:
 def _worse(left: Coverage, right: Coverage) -> Coverage:
     worse = _worse_of(left, right)
     if worse.collected is UNSET:
-        # The other part of the type: what both have, as far back as the answer reaches.
+        # The other part of the type: the range that both cover, as far back as the answer reaches.
         other = left.collected if worse is right else right.collected
         return worse if other is UNSET else replace(worse, collected=other)
     return worse

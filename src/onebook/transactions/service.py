@@ -624,7 +624,7 @@ class Transactions:
         """Refuse to join what was collected with the records of another account.
 
         Raises:
-            ServiceUnavailable: The credentials are of another account now.
+            ServiceUnavailable: The credentials now belong to another account.
         """
         assert self.collection is not None
         name, environment = query.account, query.environment

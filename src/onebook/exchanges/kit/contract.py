@@ -517,6 +517,10 @@ class Exchange(Struct, frozen=True):
         former_names: Other names that clients may use.
         channels: Other book channels of this exchange by name, each with its own facts; operators
             choose one with `feeds.overrides.<exchange>.channel`.
+        key_header: Header of the handshake with the operator's API key
+            (`feeds.overrides.<exchange>.api_key`); "" if the channel needs no key.
+        instead: The channel that is used instead where the handshake is refused for the key; None
+            if there is no other.
         via: The library that owns the sockets (`through_ccxt`); "" for our own feeds.
     """
 
@@ -549,4 +553,6 @@ class Exchange(Struct, frozen=True):
     lifetime_s: float = 86_000.0
     former_names: tuple[str, ...] = ()
     channels: "dict[str, Exchange]" = {}
+    key_header: str = ""
+    instead: "Exchange | None" = None
     via: str = ""

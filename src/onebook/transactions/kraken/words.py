@@ -13,7 +13,7 @@ from typing import Final
 
 from onebook.transactions.mapping import Meaning
 
-WORDS_MAX: Final = 4_096  # of the ledger, whose meaning is kept
+WORDS_MAX: Final = 4_096  # distinct ledger words with a cached meaning
 
 DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
 CONVERSIONS, MARGIN, FUTURES = "conversions", "margin", "futures"

@@ -186,7 +186,7 @@ _SUBTYPES_OF: Final[dict[str, Iterable[int]]] = {
     "381": (381,),
 }
 SUBTYPES: Final = {str(code): kind for kind, codes in _SUBTYPES_OF.items() for code in codes}
-# Subtypes of types that are not documented with one: what they are is in the subtype alone.
+# Subtypes whose type is undocumented: their meaning follows from the subtype alone.
 STANDALONE: Final = frozenset(
     {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}
     | {"376", "377", "379", "380", "381"}
@@ -226,7 +226,7 @@ FUNDING_TYPES: Final[dict[str, Meaning | Signed]] = {
     **_each(CUSTODY, (264, *range(284, 290), 303)),
     **_each(CONVERSION, (int(code) for code in FUNDING_CONVERTS)),
     **_each(BOUGHT, (116, 117, 118, 119, 120, 121, 122, 123, 193, 200)),
-    # Money in products, and what they yield.
+    # Funds in products, and their yield.
     **_each(EARNED, (75, 76, 78, 79, 80, 81, 82, 90, 91, 124, 127, 128, 129, 137, 138)),
     **_each(EARNED, (160, 161, 162, 163, 202, 203, 204, 205, 207, 208, 209, 210, 211)),
     **_each(EARNED, (225, 226, 227, 228, *range(240, 244), *range(249, 253), 270)),

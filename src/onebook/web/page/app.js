@@ -29,6 +29,7 @@ const ROW_PX = 20; // height of a ladder row, as in panel.css
 const ROOM_PX = 190; // space above and below the levels
 const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the user chooses
 const SILENT_MS = 2_000; // if a connection delivers nothing for this time, no price is shown as live
+const TIMES = { depth: 1, times: true, ages: false, coverage: false, split: false, fill: null }; // of a request
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -201,6 +202,7 @@ function notice(text, symbols = [], about = null) {
 const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
   unsubscribe: (symbol, view) => session?.unsubscribe(symbol, view),
+  times: (symbol) => session?.orderBook(symbol, TIMES),
   has: (symbol) => session?.has(symbol) ?? false,
   options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
   check: (symbol, facts, nowMs) => alerts.check(symbol, facts, nowMs),

@@ -1,5 +1,6 @@
 // The panel of one symbol: its subscription and the cards of its book.
 
+import { PriceAges } from "./ages.js";
 import { now } from "./clock.js";
 import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
@@ -47,7 +48,7 @@ export class Panel {
   /**
    * @param wanted {symbol, group, size, by}: what to show
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
-   *   session; `options(symbol)`, `feeOf`,
+   *   session; `options(symbol)`, `times(symbol)`, `feeOf`,
    *   `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
@@ -58,6 +59,7 @@ export class Panel {
     const find = (selector) => this.element.querySelector(selector) ?? this.bar.querySelector(selector);
     this.find = find;
     this.rate = new Rate(RATE_WINDOW_MS);
+    this.ages = new PriceAges();
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
@@ -263,6 +265,7 @@ export class Panel {
     this.#updatedAt = 0;
     this.#left = [];
     this.#places = new Places();
+    this.ages.clear();
     for (const card of [this.ladder, this.depth, this.heat, this.history, this.crossed, this.cost]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
     this.#tilt(null);
@@ -426,7 +429,8 @@ export class Panel {
   showFigures(nowMs) {
     this.showAge();
     const ageMs = nowMs - this.#updatedAt + this.#lateMs;
-    this.#write(".price-age", this.#book && !this.#withdrawn ? priceAge(this.#book, ageMs) : "");
+    if (this.#live && this.subscribed) this.ages.follow(nowMs, () => this.#site.times(this.subscribed));
+    this.#write(".price-age", this.#book && !this.#withdrawn ? this.ages.text(this.#book, ageMs, nowMs) : "");
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(ageMs, this.#live) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
@@ -475,13 +479,6 @@ export class Panel {
 function sizes(size, by, group) {
   const amounts = [...(group ? [PROBE] : []), ...(by === "amount" ? [size] : [])];
   return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
-}
-
-/** How long ago the exchanges at the best prices last sent data; empty if unknown. */
-function priceAge({ bids, asks, ages }, sinceMs) {
-  const names = [bids[0], asks[0]].flatMap((level) => level?.shares.map(([name]) => name) ?? []);
-  const oldest = Math.max(...names.map((name) => ages[name] ?? NaN));
-  return Number.isFinite(oldest) ? `· ${quoteAge(oldest + sinceMs)} old` : "";
 }
 
 function spreadText({ spread, mid_price: mid }, price) {

@@ -55,7 +55,7 @@ from onebook.simulator.accounts.okx.names import (
 Row = dict[str, Any]
 TAILS: Final = ms_of("2024-01-01")  # until then changes have all decimals
 GLUED_FEES: Final = ms_of("2022-01-01")  # until then fees of withdrawals end with the coin
-UNLOCK_MS: Final = 600_000  # from the credit of a deposit to its success
+UNLOCK_MS: Final = 600_000  # from the credit of a deposit to its final state
 HELD_MS: Final = 1_800_000  # after which a deposit is held
 EXPORTED: Final = (
     "instType", "billId", "subType", "ts", "balChg", "posBalChg", "bal", "posBal", "sz", "px",
