@@ -32,6 +32,8 @@ LISTS: Final = {
     CHARGED: WITHDRAWAL_LIST,
     RECHARGED: WITHDRAWAL_LIST,
 }
+# Bank money is in lists of its own, which only decorate what the bill says.
+BANK_LISTS: Final = {DEPOSITED: "bank_deposits", WITHDRAWN: "bank_withdrawals"}
 WITHIN_MS: Final = {  # by which a row can be older than its bill
     DEPOSITED: 7 * DAY_MS,  # seen, then credited
     WITHDRAWN: DAY_MS,
