@@ -119,8 +119,8 @@ def fanout_row(size: int, clients: int = 1_000, streams: int = 1) -> str:
     return f"fan-out {size} KB to {clients} clients, {streams} a tick"
 
 
-def mapped(kind: str) -> str:
-    return f"bybit row to record, {kind}"
+def mapped(kind: str, exchange: str = "bybit") -> str:
+    return f"{exchange} row to record, {kind}"
 
 
 LEVEL = "changed level, "
@@ -139,6 +139,11 @@ WRONG = "time with a wrong best price, Binance"
 SCALE = "frame of one exchange among others"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
+)  # fmt: skip
+
+LEDGERS = (
+    ("okx", "trading bills"), ("okx", "funding bills"), ("okx", "deposits"), ("okx", "withdrawals"),
+    ("kraken", "ledger"),
 )  # fmt: skip
 
 
@@ -227,6 +232,13 @@ GOALS = (
     *(
         Goal(12, f"{kind} to records, ccxt", *against(mapped(kind), "ccxt"), AT_LEAST, 2.5)
         for kind in KINDS
+    ),
+    *(
+        Goal(
+            12, f"{exchange} {kind} to records, ccxt", *against(mapped(kind, exchange), "ccxt"),
+            AT_LEAST, 2.5,
+        )
+        for exchange, kind in LEDGERS
     ),
     Goal(13, "frame to a callback, cryptofeed", *against(LIBRARY, "cryptofeed"), AT_LEAST, 5),
     Goal(13, "frame to a callback, ccxt", *against(LIBRARY, "ccxt"), AT_LEAST, 5),

@@ -384,3 +384,10 @@ def test_a_refused_symbol_comes_with_those_that_it_resembles():
         answer = server.watch()
     assert answer.exit_code == 2
     assert "None of these exchanges trades BTC/USDT. Did you mean BTC/USDC?" in answer.output
+
+
+def test_the_fees_of_the_key_are_those_of_the_service():
+    with Scripted(UPDATE) as server:
+        answer = server.watch("--updates", "1", "--net", "--fees", "key")
+    assert answer.exit_code == 0, answer.output
+    assert (server.heard[1]["fees"], server.heard[1]["net"]) == ("key", True)

@@ -25,8 +25,8 @@ from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from transactions.bybit_support import KEY, Served
 
-CANCELLATIONS = 400
 TURNS_MAX = 60  # a whole request takes fewer turns of the loop
+CANCELLATIONS = 3 * TURNS_MAX
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
+# Of the demo's key, in percent; invented.
+FEES: Final = {"binance": "0.075", "kraken": "0.26", "okx": "0.08", "*": "0.1"}
 COLLECT_EVERY_S: Final = 60.0
 DRAIN_S: Final = 0.5
 PORTS_TRIED: Final = 20
@@ -111,7 +113,9 @@ async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) 
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
     change = AuditedChange(time.time_ns() // 1_000_000, "demo", "the demo's key")
     await admin.create_account(USERNAME, change)
-    key = (await admin.create_key(USERNAME, Tier.PREMIUM, change)).text
+    made = await admin.create_key(USERNAME, Tier.PREMIUM, change)
+    await admin.change_fees(made.row.key_id, FEES, change)
+    key = made.text
     exchanges = ", ".join(node.supervisor.stats)
     console.print(
         f"""
@@ -122,7 +126,7 @@ async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) 
   the API         {node.url}/api/v1/
   a premium key   {key}
 
-Paste this into another terminal for a live ladder:
+Paste this into another terminal for a live ladder; add --net --fees key for prices after fees:
 
   {_command(node, key)}
 

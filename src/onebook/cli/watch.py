@@ -24,6 +24,7 @@ from onebook.cli.ladder import (
     rows,
 )
 from onebook.client import BookView, Refused, ViewUpdates, watch
+from onebook.fees import KEY_TABLE
 
 REFRESH_PER_S: Final = 10
 DEPTH_MAX: Final = 500
@@ -60,9 +61,12 @@ def watch_command(
         ),
     ] = None,
     fees: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of taker fees in percent: okx = 0.08, others = 0.1."),
-    ] = None,
+        str,
+        typer.Option(
+            help="TOML file of taker fees in percent: okx = 0.08, others = 0.1; or `key`, for the "
+            "table of the API key."
+        ),
+    ] = "",
     net: Annotated[
         bool,
         typer.Option(
@@ -90,12 +94,14 @@ def watch_command(
     if any(sizes.values()):
         options["fill"] = sizes
     try:
-        table = None if fees is None else read_fees(fees)
+        table = None if fees in ("", KEY_TABLE) else read_fees(Path(fees))
     except ValueError as error:
         fail(str(error))
-    if net:
-        if table is None:
-            fail("--net needs --fees.")
+    if net and not fees:
+        fail("--net needs --fees.")
+    if fees == KEY_TABLE:
+        options |= {"net": net, "fees": KEY_TABLE}
+    elif net and table is not None:
         options |= {"net": True, "fees": table.texts()}
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)

@@ -83,7 +83,7 @@ def reserve_files(settings: ServerSettings, connections_max: int) -> None:
     """Raise the limit of open files as these limits require.
 
     Raises:
-        ConfigError: The system does not permit as many.
+        ConfigError: The system does not permit that many open files.
     """
     sockets_max = connections_max + settings.http_connections_max
     sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)

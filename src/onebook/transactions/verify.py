@@ -146,7 +146,8 @@ class Verifier:
             self._readings.event(record)
             self._booked_event(record)
         if record.type == self._books.trades:
-            self._orders.add(record)
+            if CheckId.ORDERS not in self._idle:
+                self._orders.add(record)
             used = CheckId.SPOT_FILLS not in self._idle
             if used and record.kind != "order" and self._both(record.type):
                 self._spot.event(record)

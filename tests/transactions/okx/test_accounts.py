@@ -66,6 +66,32 @@ def test_a_deposit_that_is_credited_to_the_trading_account_counts_once() -> None
     assert summary["verification"]["holds"] is True
 
 
+def test_bank_money_has_its_order_and_keeps_its_id() -> None:
+    account = OkxAccount(HISTORY)
+    truth = [event for event in account.events() if event.kind.startswith("fiat ")]
+    assert {event.kind for event in truth} == {"fiat deposit", "fiat withdrawal"}
+    numbers = {row.seq for row in account.lists["fiat"] if row.state == "completed"}
+
+    def read(world: OkxWorld) -> dict[str, Any]:
+        records, summary = run(all_of(world, "deposits", "withdrawals"))
+        assert not summary["errors"]
+        return {
+            each["transactionId"]: each
+            for each in records
+            if each["native_type"].startswith("6:") and each["asset"] == "EUR"
+        }
+
+    found = read(OkxWorld(account))
+    assert {int(each["ids"]["transfer_id"][-4:]) for each in found.values()} <= numbers
+    assert len(found) == len(truth)
+    assert all(each["description"]["desc"].endswith("(SEPA)") for each in found.values())
+    # A site without these lists: the bills stand for themselves, under the same ids.
+    key = SimulatedOkxKey(KEY.api_key, KEY.secret, KEY.passphrase, region="us")
+    plain = read(OkxWorld(account, key=key, fields={"host": "us"}))
+    assert plain.keys() == found.keys()
+    assert not any(each["ids"].get("transfer_id") for each in plain.values())
+
+
 def test_what_the_exchange_forgot_is_said() -> None:
     account = OkxAccount(OkxHistory(NOW_MS - 1_600 * DAY_MS, NOW_MS, rows=1_500, seed=5))
     records, summary = run(all_of(OkxWorld(account), *EVERYTHING, verify=True))

@@ -566,7 +566,7 @@ class WatchedConnector:
 
 
 class WatchedSeeded(WatchedConnector):
-    """`Observed` for a connector with seeded books; requests further snapshots to compare."""
+    """`WatchedConnector` with seeded books; requests additional snapshots to compare."""
 
     inner: Seeded  # type: ignore[assignment]
 

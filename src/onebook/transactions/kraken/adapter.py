@@ -10,7 +10,7 @@ do not shift them.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -95,6 +95,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 PAGE_ROWS: Final = 50
 MISCOUNTED: Final = frozenset({"type", "start"})  # fields of queries with a wrong `count`
 LIST_ROWS: Final = 500
+LIST_PAGES_MAX: Final = 16  # kept for the other walk that needs them, which may be behind
 DEFAULT_ROWS: Final = {DEPOSIT: 25, WITHDRAWAL: 500}  # of a list without cursors
 FRESH_MS: Final = MINUTE_MS  # at the end of a range, where two lists may differ
 ACROSS_MS: Final = 5 * MINUTE_MS  # between the booking times of a transfer's two sides
@@ -116,7 +117,7 @@ class KrakenReader:
         self._key: KeyInfo | None = None
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._snapshot_ms: int | None = None
-        self._list_pages: dict[tuple[str, int, int, str], FundPage] = {}
+        self._list_pages: OrderedDict[tuple[str, int, int, str], FundPage] = OrderedDict()
         self._lists: dict[str, FundList] = {}
         self._fund_ledgers: dict[str, FundLedger] = {}
         self._range: Window | None = None  # of the ledger walk
@@ -366,7 +367,10 @@ class KrakenReader:
                     "cursor": cursor or "true",
                 }  # fmt: skip
                 self._list_pages[key] = list_page(await self._post(PATHS[kind], asked), kind)
-            return self._list_pages[key]
+            page = self._list_pages[key]
+            while len(self._list_pages) > LIST_PAGES_MAX:
+                self._list_pages.popitem(last=False)
+            return page
 
     # Futures --------------------------------------------------------------------------------
 

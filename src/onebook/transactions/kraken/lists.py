@@ -4,7 +4,7 @@ All are read newest first, and no further back than the walk of the ledger.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -102,7 +102,7 @@ class FundLedger:
     def __init__(self, fetch: Callable[[int], Awaitable[list[LedgerRow]]], *, top_ms: int) -> None:
         self._fetch = fetch
         self._top_ms = top_ms
-        self._rows: list[LedgerRow] = []
+        self._rows: defaultdict[str, list[LedgerRow]] = defaultdict(list)  # by reference
         self._seen: list[LedgerRow] = []  # reversals found by the walk
         self._offset: int | None = 0  # None at the end
         self._oldest_ms = 1 << 62
@@ -118,25 +118,26 @@ class FundLedger:
         found = next((each for each in self._seen if takes_back(each, row)), None)
         if found is not None or row.at_ms + RETURN_MS < self._top_ms:
             return found
-        ahead = await self._down_to(self._top_ms)
+        ahead = await self._down_to(self._top_ms, row.refid)
         return next((each for each in ahead if takes_back(each, row)), None)
 
     async def taken_back(self, row: LedgerRow) -> LedgerRow | None:
         """The row that another row reverses."""
-        rows = await self._down_to(row.at_ms - RETURN_MS)
+        rows = await self._down_to(row.at_ms - RETURN_MS, row.refid)
         return next((each for each in rows if takes_back(row, each)), None)
 
     async def holds(self, refid: str, at_ms: int) -> bool:
         """Whether the ledger has an entry of the list, by its reference and time."""
-        rows = await self._down_to(at_ms - BOOKED_MS)
-        return any(each.refid == refid and not is_return(each) for each in rows)
+        rows = await self._down_to(at_ms - BOOKED_MS, refid)
+        return not all(is_return(each) for each in rows)
 
-    async def _down_to(self, at_ms: int) -> list[LedgerRow]:
-        """All rows that are newer than a time, and possibly some older ones."""
+    async def _down_to(self, at_ms: int, refid: str) -> list[LedgerRow]:
+        """The rows of a reference that are newer than a time, and possibly some older ones."""
         async with self._turn:
             while self._offset is not None and self._oldest_ms >= at_ms:
                 rows = await self._fetch(self._offset)
                 self._offset = self._offset + len(rows) if rows else None
-                self._rows += rows
+                for row in rows:
+                    self._rows[row.refid].append(row)
                 self._oldest_ms = min([self._oldest_ms, *(row.at_ms for row in rows)])
-        return self._rows
+        return self._rows.get(refid, [])

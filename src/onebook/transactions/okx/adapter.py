@@ -13,7 +13,7 @@ or none: the next page therefore begins one millisecond later than necessary, an
 count once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -44,6 +44,8 @@ from onebook.transactions.okx.api import (
     CONFIG,
     CONVERT_HISTORY,
     DEPOSIT_HISTORY,
+    FIAT_DEPOSITS,
+    FIAT_WITHDRAWALS,
     FILLS_HISTORY,
     FUNDING_BALANCES,
     FUNDING_BILLS,
@@ -78,6 +80,7 @@ from onebook.transactions.okx.holdings import earn_holdings, funding_holdings, t
 from onebook.transactions.okx.instruments import CATEGORIES, guess, instruments, listed
 from onebook.transactions.okx.key import READ, TRADE, WITHDRAW, key_info
 from onebook.transactions.okx.matching import (
+    BANK_LISTS,
     DEPOSIT_LIST,
     EARLY_MS,
     WITHDRAWAL_LIST,
@@ -88,6 +91,7 @@ from onebook.transactions.okx.matching import (
 )
 from onebook.transactions.okx.matching import LISTS as LISTED
 from onebook.transactions.okx.rows import (
+    FUNDING,
     Bill,
     BillContext,
     funding_bill,
@@ -96,9 +100,16 @@ from onebook.transactions.okx.rows import (
     unreadable_row,
 )
 from onebook.transactions.okx.stream import STREAMS
-from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
+from onebook.transactions.okx.words import (
+    CONTRACT_KINDS,
+    DEPOSITED,
+    FUTURES,
+    LEDGER,
+    TRADES,
+    WITHDRAWN,
+)
 from onebook.transactions.reconciliation import Comparisons, Unmatched
-from onebook.transactions.record import Record, Status
+from onebook.transactions.record import Record, RecordView, Status
 from onebook.transactions.windows import FLOOR_MARGIN_MS
 
 FRESH_MS: Final = 60_000  # at the end of a range, where two lists may differ
@@ -115,6 +126,10 @@ UNREADABLE_LISTS: Final = frozenset(
 LISTS: Final = {
     DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
     WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
+}
+BANKS: Final = {
+    BANK_LISTS[DEPOSITED]: (FIAT_DEPOSITS, funds.bank_deposit),
+    BANK_LISTS[WITHDRAWN]: (FIAT_WITHDRAWALS, funds.bank_withdrawal),
 }
 EXPORTED: Final = "export:"  # prefix of cursors of trading bills in exports
 RECENT, HISTORY = "r", "h"  # the first character of a cursor of funding bills
@@ -164,7 +179,9 @@ class OkxReader:
             fill = next((row for row in rows if isinstance(row, ListedFill)), None)
             if bill is None and fill is not None and fill.at_ms > self._to_ms - FRESH_MS:
                 continue  # it happened between two requests, and its bill after the first
-            found = records_of(rows, self._context, await self._listed(rows))
+            in_lists = await self._listed(rows)
+            found = records_of(rows, self._context, in_lists)
+            found = await self._with_banks(found, rows, in_lists)
             self._compare(found, rows)
             records += self._with_raw(found, group) if self._account.include_raw else found
         return Page(records, len(records), "")
@@ -181,10 +198,46 @@ class OkxReader:
                 found[bill.native] = record if record.status is Status.COMPLETED else None
         return found
 
+    async def _with_banks(
+        self, records: list[Record], rows: list[Any], in_lists: Mapping[str, Record | None]
+    ) -> list[Record]:
+        """Add the order of a bank to what a bill alone has."""
+        for bill in rows:
+            if (
+                not isinstance(bill, Bill)
+                or bill.wallet != FUNDING
+                or bill.type not in BANK_LISTS
+                or bill.native in in_lists
+            ):
+                continue
+            order = await self._matcher(BANK_LISTS[bill.type]).find(bill)
+            if order is not None:
+                records = [
+                    funds.decorated(each, order)
+                    if each.view is RecordView.PRIMARY and each.ids.native == bill.native
+                    else each
+                    for each in records
+                ]
+        return records
+
     def _matcher(self, name: str) -> FundMatcher:
         if name not in self._matchers:
-            self._matchers[name] = FundMatcher(partial(self._fund_page, name, self._to_ms))
+            fetch = self._bank_page if name in BANKS else self._fund_page
+            self._matchers[name] = FundMatcher(partial(fetch, name, self._to_ms))
         return self._matchers[name]
+
+    async def _bank_page(self, name: str, to_ms: int, cursor: str) -> FundRows:
+        """Fetch a page of orders of banks; here `before` is the newest time, inclusive."""
+        path, mapped = BANKS[name]
+        asked = {"before": cursor or str(to_ms + EARLY_MS), "limit": str(PAGE_ROWS)}
+        rows = await self._decoration(path, asked) or []
+        found = []
+        for row in rows:
+            with suppress(*BAD_ROW):  # the bill stands for itself
+                found.append(FundRow(mapped(row, self._context), row.get("fee") or "0"))
+        oldest = min((str(each.record.timestamp) for each in found), default="")
+        full = len(rows) >= PAGE_ROWS and oldest != cursor
+        return FundRows(found, oldest if full else "")
 
     async def _fund_page(self, name: str, to_ms: int, cursor: str) -> FundRows:
         """Fetch a page of a list, for the bills that belong to its rows."""

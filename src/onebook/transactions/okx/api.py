@@ -47,6 +47,8 @@ FUNDING_BILLS: Final = f"{ROOT}asset/bills"
 FUNDING_HISTORY: Final = f"{ROOT}asset/bills-history"
 DEPOSIT_HISTORY: Final = f"{ROOT}asset/deposit-history"
 WITHDRAWAL_HISTORY: Final = f"{ROOT}asset/withdrawal-history"
+FIAT_DEPOSITS: Final = f"{ROOT}fiat/deposit-order-history"
+FIAT_WITHDRAWALS: Final = f"{ROOT}fiat/withdrawal-order-history"
 CONVERT_HISTORY: Final = f"{ROOT}asset/convert/history"
 FILLS_HISTORY: Final = f"{ROOT}trade/fills-history"
 TRADING_BALANCE: Final = f"{ROOT}account/balance"
@@ -66,6 +68,8 @@ LIMITS: Final = {
     FUNDING_HISTORY: CostLimit(1, 1.0, scope=PoolScope.USER),
     DEPOSIT_HISTORY: CostLimit(6, 1.0, scope=PoolScope.USER),
     WITHDRAWAL_HISTORY: CostLimit(6, 1.0, scope=PoolScope.USER),
+    FIAT_DEPOSITS: CostLimit(3, 1.0, scope=PoolScope.USER),
+    FIAT_WITHDRAWALS: CostLimit(3, 1.0, scope=PoolScope.USER),
     CONVERT_HISTORY: CostLimit(6, 1.0, scope=PoolScope.USER),
     FILLS_HISTORY: CostLimit(10, 2.0, scope=PoolScope.USER),
     TRADING_BALANCE: CostLimit(10, 2.0, scope=PoolScope.USER),
@@ -160,6 +164,7 @@ NO_DATA = Outcome(FailureReason.UNREADABLE, "OKX's answer has no data.", retryab
 UNKNOWN_KEY: Final = "50119"  # on this site
 
 ERRORS: Final[Mapping[str, Outcome]] = {
+    "404": _NOT_OFFERED,  # the site of this region does not have the path
     "50001": _BUSY,
     "50004": _BUSY,
     "50005": _NOT_OFFERED,  # discontinued

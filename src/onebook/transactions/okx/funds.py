@@ -2,6 +2,7 @@
 
 - https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-deposit-history
 - https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-withdrawal-history
+- https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-deposit-order-history: of banks
 
 Their bills in the funding account contain neither these ids nor networks, so the records come from
 these lists, and bills are compared with them by coin, amount and time. `amt` of a withdrawal
@@ -13,6 +14,7 @@ import re
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from onebook.core import canonicals, iso
 from onebook.transactions.mapping import Row, first_fee, holder_of, require, require_unsigned, text
@@ -58,6 +60,11 @@ WITHDRAWAL_STATES: Final = {
 } | dict.fromkeys(
     ("0", "1", "3", "4", "5", "6", "7", "8", "9", "10", "12", "15", "16", "17"), Status.PENDING
 )
+BANK_STATES: Final = {
+    "completed": Status.COMPLETED,
+    "failed": Status.FAILED,
+    "canceled": Status.CANCELLED,
+}
 # Our names of OKX's networks; others keep OKX's own name only.
 NETWORKS: Final = {
     "aptos": "aptos", "arbitrum one": "arbitrum", "avalanche c-chain": "avalanche-c",
@@ -148,6 +155,60 @@ def withdrawal(row: Row, context: BillContext) -> Record:
         fees=fees,
         chain=_chain(row, transaction, target=target) if transaction or target else None,
         ids=Ids(native=native, tx_hash=transaction, client_order_id=text(row, "clientId")),
+    )
+
+
+def bank_deposit(row: Row, context: BillContext) -> Record:
+    """A row of the list of deposits from a bank, which only decorates its bill.
+
+    Raises:
+        ValueError, LookupError, TypeError, ArithmeticError: It has no id, coin, amount or time.
+    """
+    return _bank_order(row, context, DEPOSIT.type)
+
+
+def bank_withdrawal(row: Row, context: BillContext) -> Record:
+    """A row of the list of withdrawals to a bank; see `bank_deposit`."""
+    return _bank_order(row, context, WITHDRAWAL.type)
+
+
+def _bank_order(row: Row, context: BillContext, kind: str) -> Record:
+    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
+    at_ms, native, state = time_ms(row["cTime"]), require(text(row, "ordId"), "ordId"), row["state"]
+    method = text(row, "paymentMethod") or "bank"
+    return Record(
+        transactionId=make_id(context, "fiat", native),
+        timestamp=at_ms,
+        label=DEPOSIT.label if kind == DEPOSIT.type else WITHDRAWAL.label,
+        description=Description(TITLES[kind], f"{amount} {currency} ({method})"),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=kind,
+        unified_type=UNIFIED[kind],
+        kind=DEPOSIT.kind if kind == DEPOSIT.type else WITHDRAWAL.kind,
+        native_type="fiat",
+        status=BANK_STATES.get(str(state), Status.PENDING),
+        native_status=str(state),
+        account=holder_of(FUNDING),
+        direction=Direction.NONE,
+        asset=currency,
+        amount=amount,
+        ids=Ids(native=native, client_order_id=text(row, "clientId")),
+    )
+
+
+def decorated(record: Record, order: Record) -> Record:
+    """A deposit or withdrawal that a bill alone has, with what the bank's order says."""
+    method = order.description.desc.rpartition(" ")[2]
+    return replace(
+        record,
+        description=replace(record.description, desc=f"{record.description.desc} {method}"),
+        ids=replace(
+            record.ids,
+            transfer_id=order.ids.native,
+            client_order_id=order.ids.client_order_id,
+        ),
     )
 
 

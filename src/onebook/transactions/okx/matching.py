@@ -11,7 +11,7 @@ the bill there is a transfer into it without a bill of the funding account. Unco
 type is 1 and its subtype 11, as of any such transfer.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
@@ -32,6 +32,8 @@ LISTS: Final = {
     CHARGED: WITHDRAWAL_LIST,
     RECHARGED: WITHDRAWAL_LIST,
 }
+# Bank money is in lists of its own, which only decorate what the bill says.
+BANK_LISTS: Final = {DEPOSITED: "bank_deposits", WITHDRAWN: "bank_withdrawals"}
 WITHIN_MS: Final = {  # by which a row can be older than its bill
     DEPOSITED: 7 * DAY_MS,  # seen, then credited
     WITHDRAWN: DAY_MS,
@@ -39,6 +41,7 @@ WITHIN_MS: Final = {  # by which a row can be older than its bill
     RETURNED: 30 * DAY_MS,  # requested, then cancelled
     RECHARGED: 30 * DAY_MS,
 }
+DISORDER_MS: Final = DAY_MS  # by which a bill can come after an older one
 INTO_TRADING: Final = "11"  # subtype of type 1 of the trading account
 EARLY_MS: Final = MINUTE_MS  # by which a bill can be older than its row
 
@@ -67,6 +70,7 @@ class FundMatcher:
     def __init__(self, fetch: Callable[[str], Awaitable[FundRows]]) -> None:
         self._fetch = fetch
         self._rows: defaultdict[tuple[str, str], dict[str, FundRow]] = defaultdict(dict)
+        self._held: deque[tuple[FundRow, set[tuple[str, str]]]] = deque()  # newest first
         self._used: set[tuple[str, str]] = set()
         self._reached_ms: int | None = None  # None before the first page
         self._cursor = ""
@@ -75,10 +79,11 @@ class FundMatcher:
     async def find(self, bill: Bill) -> Record | None:
         """The row that a bill belongs to; of several, the nearest one before it."""
         within_ms = WITHIN_MS[bill.type]
+        self._forget(bill.at_ms + DISORDER_MS)
         await self._read_to(bill.at_ms - within_ms)
         fitting = [
             row.record
-            for row in self._rows[bill.currency, unsigned(bill.change)].values()
+            for row in self._rows.get((bill.currency, unsigned(bill.change)), {}).values()
             if bill.at_ms - within_ms <= row.record.timestamp <= bill.at_ms + EARLY_MS
             and (row.record.transactionId, bill.type) not in self._used
             and _fits(bill, row)
@@ -99,11 +104,26 @@ class FundMatcher:
             self._cursor, self._ended = page.cursor, not page.cursor
 
     def _add(self, row: FundRow) -> None:
-        """Add a row under every amount that one of its bills can have."""
+        """Add a row under every amount that a bill of it can have."""
         record = row.record
-        amount = Decimal(record.amount or 0)
-        for each in {amount, Decimal(row.charged), add(amount, Decimal(row.charged))}:
-            self._rows[record.asset or "", show(each)][record.transactionId] = row
+        amount, charged = Decimal(record.amount or 0), Decimal(row.charged)
+        amounts = {amount, charged, add(amount, charged)}
+        places = {(record.asset or "", show(each)) for each in amounts}
+        for place in places:
+            self._rows[place][record.transactionId] = row
+        self._held.append((row, places))
+
+    def _forget(self, after_ms: int) -> None:
+        """Drop rows that are too new for any further bill."""
+        while self._held and self._held[0][0].record.timestamp > after_ms:
+            row, places = self._held.popleft()
+            record_id = row.record.transactionId
+            self._used -= {(record_id, kind) for kind in LISTS}
+            for place in places:
+                found = self._rows.get(place, {})
+                found.pop(record_id, None)
+                if not found:
+                    self._rows.pop(place, None)
 
 
 def _fits(bill: Bill, row: FundRow) -> bool:

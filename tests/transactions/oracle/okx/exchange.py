@@ -85,6 +85,7 @@ class RandomOkxExchange(httpx.AsyncBaseTransport):
         if name == "account/config":
             return [{"uid": "12345", "perm": "read_only"}]
         if name in ("finance/savings/balance", "finance/staking-defi/orders-active",
+                    "fiat/deposit-order-history", "fiat/withdrawal-order-history",
                     "public/instruments"):  # fmt: skip
             return []
         self.violations.append(name)
