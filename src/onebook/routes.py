@@ -233,8 +233,8 @@ class _MemberBook:
 class _Router:
     """Routes sizes through one side.
 
-    Amounts are integers at `DECIMALS_MAX`, net costs at that and the scale of net prices, signed
-    so that less is better in both directions.
+    Amounts are integers at the scale `DECIMALS_MAX`. Net costs are integers at that scale plus the
+    net-price scale, signed so that lower is better in both directions.
     """
 
     def __init__(

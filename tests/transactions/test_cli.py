@@ -147,10 +147,10 @@ class TestCredentials:
         self, run: Run, tmp_path: Path
     ) -> None:
         set_bybit, other = ("credentials", "set", "bybit"), typed_key("nobody00000000000000")
-        refused(run(*set_bybit, typed=other), "does not know the API key", "Nothing was changed")
+        refused(run(*set_bybit, typed=other), "not recognise the API key", "Nothing was changed")
         assert not (tmp_path / "onebook.db").exists()
         assert run(*set_bybit, typed=typed_key()).exit_code == 0
-        refused(run(*set_bybit, typed=other), "does not know the API key", "Nothing was changed")
+        refused(run(*set_bybit, typed=other), "not recognise the API key", "Nothing was changed")
         refused(run(*set_bybit, typed=typed_key(secret="x" * 32)), "Nothing was changed")
         assert run("credentials", "check", "bybit").exit_code == 0
 
@@ -175,7 +175,7 @@ class TestCredentials:
         run("credentials", "set", "bybit", "--no-check", typed=typed_key("nobody00000000000000"))
         result = run("credentials", "check", "bybit")
         assert result.exit_code == 1
-        assert "does not know the API key" in result.stdout
+        assert "not recognise the API key" in result.stdout
         result = run("credentials", "check", "bybit", "--testnet")
         assert result.exit_code == 1
         assert "no Bybit testnet credentials" in result.stdout

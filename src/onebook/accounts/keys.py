@@ -50,8 +50,8 @@ class Key(Struct, frozen=True):
     `account_id` is the `user_id` of the interface; `status` includes the account's; `prefix` is
     the first 12 characters, the only part shown in replies; `suspensions` rises each time the key
     becomes unusable, so that a key that was suspended and resumed is distinguished from one that
-    was not. `allowance_bytes` is its own monthly allowance; None uses that of the settings. `fees`
-    are its taker fees in percent by exchange, empty if none were set.
+    was not. `allowance_bytes` is the key's monthly allowance; None means the configured default.
+    `fees` are its taker fees in percent by exchange, empty if none were set.
     """
 
     key_id: str

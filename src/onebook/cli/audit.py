@@ -29,7 +29,7 @@ def audit_command(
         ),
     ] = None,
     since: Annotated[
-        str, typer.Option(help="Start: a span back such as 24h or 30d, or a date (UTC).")
+        str, typer.Option(help="Start: a duration before now such as 90d, or a date (UTC).")
     ] = "3650d",
     limit: Annotated[
         int,

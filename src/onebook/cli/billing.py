@@ -43,8 +43,8 @@ def billing_command(
 ) -> None:
     """Report the usage of all keys per billing period.
 
-    Without dates: the current billing period of each key. With dates: all billing periods that
-    begin in this range, so that each period is part of exactly one monthly report.
+    Without dates: the current billing period of each key. With dates, includes every billing
+    period that starts in the range, so each period appears in exactly one monthly report.
 
     Example: onebook billing --from 2026-10-01 --to 2026-10-31 --format csv
     """

@@ -71,7 +71,8 @@ def until_ms(text: str, now_ms: int) -> int:
 
 
 def past_ms(text: str, now_ms: int, zone: tzinfo = UTC) -> int:
-    """Parse the start of a range: now, a span back such as 90d, a date in the zone, or a time.
+    """Parse the start of a range: now, a duration before now such as 90d, a date in the
+    zone, or a time.
 
     Raises:
         InvalidRequest: The text has none of these forms.

@@ -226,7 +226,7 @@ def fees(
     elif found:
         print_table(("exchange", "percent"), found.items())
     else:
-        typer.echo("This key has no table of fees.", err=True)
+        typer.echo("This key has no fee table.", err=True)
 
 
 def _fees_of(table: list[str]) -> TakerFees:
@@ -234,7 +234,7 @@ def _fees_of(table: list[str]) -> TakerFees:
     for entry in table:
         name, found, percent = entry.partition("=")
         if not found or name in given:
-            fail(f"A fee is EXCHANGE=PERCENT, each exchange once, not {entry!r}.")
+            fail(f"Invalid fee {entry!r}: use EXCHANGE=PERCENT, at most once per exchange.")
         given[name] = percent
     try:
         return named_table(given, known_name)
@@ -289,8 +289,8 @@ def rotate_pepper_command(
     """Start using a new pepper, and print the keys that are still hashed with an older one.
 
     Clients are not affected: a key is rehashed when it is next used. Restart the nodes, so that
-    every client reconnects; after some days remove the older peppers with --retire. Keys that were
-    not used by then are revoked and printed; `keys rotate` gives such a key a new secret.
+    every client reconnects; after some days remove the older peppers with --retire. Keys not
+    used before then are revoked and listed; `keys rotate` issues a new secret for one.
 
     With nodes on several machines (PostgreSQL): run this command with --prepare, copy the pepper
     file to each machine, then run it again without --prepare.

@@ -47,17 +47,15 @@ transactions_app = typer.Typer(
 
 Exchange = Annotated[
     str,
-    typer.Option(
-        help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
-    ),
+    typer.Option(help="Exchange, comma-separated accounts (bybit,bybit:treasury), or all."),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
         "--from",
         help=(
-            "Start: a day or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span back, such "
-            "as 90d; or all."
+            "Start: a day or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a duration "
+            "before now, such as 90d; or all."
         ),
         show_default=SINCE,
     ),
@@ -66,7 +64,7 @@ Until = Annotated[
     str | None,
     typer.Option(
         "--to",
-        help="End: a day, inclusive, such as 2025-12-31; a time, a span back, or now.",
+        help="End: a day, inclusive, such as 2025-12-31; a time, a duration before now, or now.",
         show_default=NOW,
     ),
 ]
@@ -202,9 +200,7 @@ def verify_command(
 def collect_command(
     exchange: Annotated[
         str,
-        typer.Option(
-            help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
-        ),
+        typer.Option(help="Exchange, comma-separated accounts (bybit,bybit:treasury), or all."),
     ] = ALL,
     testnet: Testnet = False,
     demo: Demo = False,
@@ -246,7 +242,7 @@ def forget_command(
     before: Annotated[
         str | None,
         typer.Option(
-            help="Only what is older than a day, a time, or a span back such as 3650d.",
+            help="Only what is older than a day, a time, or a duration such as 3650d.",
             show_default="everything",
         ),
     ] = None,
@@ -294,7 +290,7 @@ def follow(
         str | None,
         typer.Option(
             "--from",
-            help="Print the history first, from a day, a time or a span back, such as 1h.",
+            help="Print the history first, from a day, a time or a duration before now (1h).",
             show_default=NOW,
         ),
     ] = None,
@@ -305,8 +301,8 @@ def follow(
 ) -> None:
     """Print new transactions of an account as they occur, as one line of JSON each.
 
-    A changed record is printed again, with "updated" as its change. States of the subscription go
-    to standard error.
+    A changed record is printed again, with "updated" as its change. Subscription status is
+    written to standard error.
 
     Example: onebook transactions follow --from 1h
     """
@@ -505,7 +501,7 @@ async def follow_there(
     options: dict[str, Any],
     count: int,
 ) -> None:
-    """Print records to standard output and subscription states to standard error.
+    """Print records to standard output and the subscription status to standard error.
 
     Args:
         count: Number of records after which it ends; 0: never.

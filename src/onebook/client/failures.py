@@ -1,6 +1,6 @@
 """Classifies failures: the cause in one sentence, and whether a retry can help.
 
-Close codes: 40xx are final, 41xx need backoff, 42xx reconnect at the time given by the service.
+Close codes: 40xx are final; 41xx need backoff; after 42xx, reconnect at the time given.
 Pure: exceptions and numbers in, sentences and pauses out.
 """
 

@@ -67,8 +67,8 @@ class ServerSettings(Section):
     metrics_host: str = "127.0.0.1"
     """Address that serves `/metrics` over plain HTTP, if `metrics_port` is set."""
     metrics_port: int | None = Field(None, ge=0, le=65_535)
-    """Separate TCP port for `/metrics`; the public port then answers 404. Default: the public port,
-    for requests from this machine or with `metrics_token`."""
+    """Separate TCP port for `/metrics`; the public port then returns 404. If unset, `/metrics` is
+    served on the public port, to this machine or to requests with `metrics_token`."""
     metrics_token: SecretStr = SecretStr("")
     """Bearer token that other machines must send for `/metrics`. Empty: the public port serves
     `/metrics` to this machine only, the separate port to any machine."""
@@ -177,15 +177,14 @@ class ExchangeSettings(Section):
     rest_url: str = ""
     """Base URL of the exchange's REST paths."""
     currencies: Mapping[CurrencyCode, CurrencyCode] = {}
-    """Currency codes of the exchange mapped to codes of Onebook, such as {"LUNA" = "LUNC"}; takes
-    precedence over the built-in table."""
+    """Maps the exchange's currency codes to Onebook's, such as {"LUNA" = "LUNC"}; takes precedence
+    over the built-in table."""
     channel: str = ""
     """Order book channel to use, if the exchange has several."""
     api_key: SecretStr = SecretStr("")
     """API key for a channel that needs one."""
     recorded: bool = False
-    """Whether the data is a recording (`onebook replay`), so that its age on arrival is not
-    measured."""
+    """Set for recordings (`onebook replay`): disables measuring the data's age on arrival."""
 
 
 class CcxtSettings(Section):
@@ -205,11 +204,11 @@ class FeedSettings(Section):
     """Names of the exchanges to use; empty: all supported ones."""
     overrides: Mapping[str, ExchangeSettings] = {}
     """Changes to built-in facts, by exchange name. ws_url, rest_url: other addresses, such as a
-    regional host or the simulator. currencies: the exchange's currency codes mapped to ours, such
-    as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
-    "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
-    needs, such as an Ed25519 key without permissions for "sbe". recorded: true if the data is a
-    recording, whose age is then not measured."""
+    regional host or the simulator. currencies: maps the exchange's currency codes to
+    Onebook's, such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has
+    several, such as "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the
+    key that a channel needs, such as an Ed25519 key without permissions for "sbe". recorded: set
+    for recordings (`onebook replay`); disables measuring the data's age on arrival."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
@@ -217,8 +216,8 @@ class FeedSettings(Section):
     proxy: SecretStr = SecretStr("")
     """Proxy of all connections to exchanges for books and instrument lists, except through ccxt:
     http://USER:PASSWORD@HOST:PORT (HTTP CONNECT, also https) or socks5://USER:PASSWORD@HOST:PORT,
-    which also resolves host names. Empty: the proxy of the environment's variables HTTPS_PROXY,
-    HTTP_PROXY, ALL_PROXY and NO_PROXY; direct: none."""
+    which also resolves host names. Empty: use HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY
+    from the environment. `direct`: no proxy."""
 
     @field_validator("proxy")
     @classmethod
@@ -237,8 +236,8 @@ class StreamSettings(Section):
 
     identity_deviation_max: float = Field(default=0.10, ge=0.001, le=1_000)
     """Maximum deviation of an exchange's mid price from the median of at least three others, as a
-    fraction. A book that deviates more is treated as another coin's and left out of merged
-    views."""
+    fraction. A book that deviates more is treated as belonging to a different coin and left out
+    of merged views."""
 
 
 class GatewaySettings(Section):
@@ -327,10 +326,10 @@ class TransactionSettings(Section):
     """Seconds between two automatic collections of an account, such as 3600; 0: only
     `onebook transactions collect` collects."""
     collect_encrypted: bool = False
-    """Whether to encrypt collected records and exports, with keys that are encrypted like exchange
-    credentials. Data stored earlier stays as it is."""
+    """Encrypt collected records and exports. The encryption keys are protected in the same way as
+    exchange credentials. Data stored earlier is not changed."""
     collected_records_max: int = Field(10_000_000, ge=1, le=1_000_000_000)
-    """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
+    """Maximum collected records per account. In SQLite, each takes 1.2 to 1.5 kB."""
     exports_dir: Path | None = None
     """Directory for export files that exchanges create on request, such as OKX's older bills.
     Default: `exports` beside `master_key_file`."""
@@ -399,7 +398,8 @@ class NodeSettings(Section):
     on every gateway."""
     isolated_s: float = Field(5.0, ge=0.1, le=600)
     """Seconds without NATS after which a gateway disconnects its clients and accepts no new ones,
-    and a feeds node closes its connections to exchanges. Keep it longer than a restart of NATS."""
+    and a feeds node closes its connections to exchanges. Set this longer than NATS
+    takes to restart."""
 
 
 class Variables(EnvSettingsSource):

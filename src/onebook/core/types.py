@@ -115,7 +115,7 @@ class LevelShape(Struct, frozen=True, gc=False):
                 in `bids`, and `asks` is ignored.
             count: A column where zero removes the level, whatever its amount.
             signed: The sign of the amount is the side: negative amounts are asks. All rows are
-                then in `bids`. An amount of zero has no side and is rejected.
+                then in `bids`. An amount of zero does not say which and is rejected.
             single: The text may also be a single row that is not in a list.
             skip_zero_price: Ignore rows with a price of zero, instead of rejecting them.
             amount_decimals: Decimals to which amounts are cut.

@@ -7,9 +7,9 @@ Confirmed:
 
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-18, page: CHANGELOG.md of the API
 
-Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
-`u <= lastUpdateId` are dropped, the first one kept contains `lastUpdateId + 1`, and from then on
-each `U` is the last `u + 1`.
+Sequencing: deltas are buffered from the acknowledgement until the REST body arrives. Those with
+`u <= lastUpdateId` are dropped. The first one kept contains `lastUpdateId + 1`; after it, each `U`
+is the last `u + 1`.
 
 Frames of the combined stream:
 

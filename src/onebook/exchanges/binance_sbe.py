@@ -99,7 +99,7 @@ def _block(frame: bytes) -> tuple[int, int]:
 
 def _depth(books: dict[str, Join], frame: bytes, at: int) -> Outputs | None:
     if len(frame) < at:
-        raise ValueError("a block is cut")
+        raise ValueError("truncated block")
     time_us, first, final, price, amount = _DEPTH.unpack_from(frame, _HEADER.size)
     factors = _factor(price), _factor(amount)
     bids, at = _levels(frame, at, factors)
@@ -114,7 +114,7 @@ def _depth(books: dict[str, Join], frame: bytes, at: int) -> Outputs | None:
 
 def _best_prices(books: dict[str, Join], frame: bytes, at: int) -> Outputs | None:
     if len(frame) < at:
-        raise ValueError("a block is cut")
+        raise ValueError("truncated block")
     time_us, sequence, price, amount, bid, bid_amount, ask, ask_amount = _BEST_PRICES.unpack_from(
         frame, _HEADER.size
     )
@@ -137,12 +137,12 @@ def _factor(exponent: int) -> int:
 def _levels(frame: bytes, at: int, factors: tuple[int, int]) -> tuple[bytes, int]:
     """Return a group of levels as JSON rows of integers, and its end."""
     if len(frame) < at + _GROUP.size:
-        raise ValueError("a group is cut")
+        raise ValueError("truncated group")
     length, count = _GROUP.unpack_from(frame, at)
     begin = at + _GROUP.size
     end = begin + length * count
     if (count and length < _LEVEL.size) or len(frame) < end:
-        raise ValueError("a group is cut")
+        raise ValueError("truncated group")
     prices, amounts = factors
     rows: Iterable[tuple[int, int]]
     if length == _LEVEL.size:
@@ -159,7 +159,7 @@ def _levels(frame: bytes, at: int, factors: tuple[int, int]) -> tuple[bytes, int
 def _symbol(frame: bytes, at: int) -> str:
     end = at + 1 + frame[at] if at < len(frame) else at
     if end == at or end > len(frame):
-        raise ValueError("the symbol is cut")
+        raise ValueError("truncated symbol")
     return frame[at + 1 : end].decode()
 
 

@@ -43,8 +43,8 @@ median, as measured on perpetuals in 2026-09, and needs its own chain.
 The page states only for `full` that `u` rises by 1. barter-rs requires it of every book, and no gap
 was recorded in this channel. A jump would count as a gap, at the cost of a snapshot.
 
-Why 200 levels: 50 levels are sent five times as often and are fewer than a view may show; 1000 are
-sent every 200 ms, slower than our default interval.
+Why 200 levels: the 50-level channel updates five times as often, but a view may show more levels.
+The 1000-level channel updates every 200 ms, slower than our default interval.
 
 Unconfirmed: that the best prices of `orderbook.1` and `orderbook.200` agree at equal `seq`
 (`onebook.fusing` compares them).

@@ -35,8 +35,8 @@ heartbeat of that book. The page announces the end of both, without a date: an u
 be absent, and an unchanged book silent. Therefore a frame without sides counts as one with two
 empty sides, a silent book is compared with the answer to another `req` every 300 s, and pings prove
 that the connection is alive. That answer must have both sides, which would reveal renamed members.
-According to the page 400 levels have no `req`. A level that leaves the 150 is sent as 0 (frames
-printed in 2023).
+According to the page, the 400-level channel has no `req`. A level that leaves the 150 is sent as 0
+(frames printed in 2023).
 
 `mbp.20` is the same channel with 20 levels, sent at each change of them ("tick by tick": the page,
 and its announcement of 2020-06) with the `seqNum` of the market: its best prices are those of this

@@ -12,10 +12,10 @@ Confirmed:
     levels: 2026-06-17, page: websocket-proto
     limits, channel: 2025-08-08, page: spot_v3_en, aggre.depth at 10ms or 100ms
 
-Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
-`toVersion <= lastUpdateId` are dropped, the first one kept contains `lastUpdateId + 1`, and from
-then on each `fromVersion` is the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that
-ends where a delta starts joins.)
+Sequencing: deltas are buffered from the acknowledgement until the REST body arrives. Those with
+`toVersion <= lastUpdateId` are dropped. The first one kept contains `lastUpdateId + 1`; after it,
+each `fromVersion` is the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends
+where a delta starts joins.)
 
 Binary messages are a `PushDataV3ApiWrapper`: channel = 1, symbol = 3, sendTime = 6 (ms), and in 313
 a `PublicAggreDepthsV3Api`: asks = 1 and bids = 2 (price = 1, quantity = 2; "0" removes),

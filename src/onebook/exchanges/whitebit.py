@@ -8,13 +8,13 @@ Confirmed:
         mostly of perpetuals
     limits: 2026-09-01, page: docs.whitebit.com, with the new address
 
-Sequencing: each update's `past_update_id` equals the `update_id` before it, which counts all
-changes of a market and jumps. A full book has no `past_update_id` and replaces the book. It is sent
-after a subscription and after every 10 s without a change, as the heartbeat of its book. To resync,
-subscribe again, which sends a full book. The page cuts the book to the limit after each update.
-Frames without `update_id` are also applied, protected only by the order of the socket: two clients
-saw them, and an older page (`whitebit-exchange/api-docs`) has no others. The next frame with an id
-resumes the chain.
+Sequencing: each update's `past_update_id` equals the previous `update_id`. The id counts all
+changes in the market, so it is not contiguous. A full book has no `past_update_id` and replaces the
+book. It is sent after a subscription and after every 10 s without a change, as the heartbeat of its
+book. To resync, subscribe again, which sends a full book. The page cuts the book to the limit after
+each update. Frames without `update_id` are also applied, protected only by the order of the socket:
+two clients saw them, and an older page (`whitebit-exchange/api-docs`) has no others. The next frame
+with an id resumes the chain.
 
 Frames:
 

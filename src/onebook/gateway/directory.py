@@ -176,7 +176,7 @@ def stream_key(
 ) -> Resolved:
     """Return the stream that these options describe, and the rejected exchanges.
 
-    `key_fees` is the table of the client's API key, for `fees: "key"`.
+    `key_fees` is the fee table of the client's API key, for `fees: "key"`.
 
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
@@ -197,7 +197,7 @@ def stream_key(
 
 
 def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
-    """Return the client's table of fees, sent or named, by our exchange names.
+    """Return the client's fee table, sent or named, by our exchange names.
 
     Raises:
         CommandRefused: A fee is invalid, an exchange is unknown, or the key has no table.
@@ -205,7 +205,7 @@ def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerF
     if isinstance(fees, str):
         if not key_fees:
             raise _bad(
-                "fees: this API key has no table of fees; set one with PUT /api/v1/fees, "
+                "fees: this API key has no fee table; set one with PUT /api/v1/fees, "
                 "or `onebook keys fees`."
             )
         return key_fees

@@ -66,7 +66,8 @@ class Refusals:
         REFUSED.labels(message, error.cause).inc()
         if self._sightings.first((message, sender, error.cause), self._clock.monotonic()):
             log.warning(
-                "Rejected a message (%s) from %s: %s. Further ones are only counted.",
+                "Rejected a message (%s) from %s: %s. Further rejections are counted but not "
+                "logged.",
                 message,
                 "an unnamed node" if sender is None else f"node {sender:x}",
                 error,

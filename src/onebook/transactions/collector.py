@@ -323,8 +323,8 @@ class Collector:
             if not (before.owner and found.owner):
                 found = replace(found, owner=found.owner or before.owner, doubtful=True)
                 log.warning(
-                    "The API key of %s was replaced, and %s does not say whose account it is of: "
-                    "make sure that it is the one that was collected before.",
+                    "The API key of %s was replaced, and %s does not report which account the new "
+                    "key belongs to. Make sure it is the account collected before.",
                     name,
                     name.exchange,
                 )

@@ -254,7 +254,7 @@ class MasterKeys:
             while not try_lock(descriptor):
                 if time.monotonic() >= until:
                     raise ConfigError(
-                        f"Another command is changing the credentials: it holds {path}."
+                        f"Another command is changing the credentials: it has locked {path}."
                     )
                 await asyncio.sleep(LOCK_PAUSE_S)
             yield

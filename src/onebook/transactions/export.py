@@ -284,8 +284,8 @@ class Parquet:
             return self._arrow.array(values, type=field.type)
         except self._arrow.ArrowInvalid:
             raise InvalidRequest(
-                f"An amount of column {field.name} has more than {DECIMAL_PLACES} decimals or "
-                f"{DECIMAL_DIGITS - DECIMAL_PLACES} digits before them, which Parquet cannot hold; "
+                f"An amount of column {field.name} has more than {DECIMAL_PLACES} decimal places "
+                f"or {DECIMAL_DIGITS - DECIMAL_PLACES} integer digits, which Parquet cannot hold; "
                 "use csv or jsonl."
             ) from None
 

@@ -120,7 +120,7 @@ class ExportRule(Struct, frozen=True, kw_only=True):
         rows: Reads a downloaded file; raises `BadExport`.
         at_ms: The time of a row.
         budget: How many exports may be requested.
-        before_ms: How long before the start of a part its rows can be, because of time zones.
+        before_ms: How far before a part's start its rows may be dated, because of time zones.
         after_ms: How far after its end.
     """
 
@@ -517,7 +517,7 @@ class ExportJobs:
             if status >= 500 or status == 429:
                 raise httpx.RemoteProtocolError(f"HTTP {status}")
             if status != 200:
-                raise account.failed(f"answered HTTP {status} to the export of {piece.label}.")
+                raise account.failed(f"returned HTTP {status} for the export of {piece.label}.")
             size = 0
             with part.open("wb") as file:
                 async for chunk in response.aiter_raw():

@@ -26,7 +26,7 @@ RETRIES_EARNED: Final = 0.2  # per success
 
 
 class Waits:
-    """Requests that wait for a rate limit, and requests in flight."""
+    """Tracks how long requests wait for rate limits, to tell the user."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

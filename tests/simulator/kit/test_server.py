@@ -142,7 +142,7 @@ async def test_unknown_faults_and_exchanges_are_named() -> None:
     async with SimulatedExchanges(["okx"], rate_hz=0) as sim:
         with pytest.raises(ValueError, match="unknown fault 'x'; there are: gap"):
             sim["okx"].corrupt_next(SYMBOL, "x")
-    with pytest.raises(ValueError, match="no simulated exchange 'mars'"):
+    with pytest.raises(ValueError, match="unknown simulated exchange 'mars'"):
         SimulatedExchanges(["mars"])
 
 

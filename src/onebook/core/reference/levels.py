@@ -89,7 +89,7 @@ def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | N
     price = parse_number(price_text, moved=shape.price_scale)
     amount = parse_number(amount_text, shape.amount_decimals, shape.amount_scale)
     if shape.signed and not amount.mantissa:
-        raise LevelError("An amount of zero has no side.")
+        raise LevelError("A signed amount of zero does not say whether it is a bid or an ask.")
     if shape.side is not None:
         side = _side(others.pop(0))
     if others and not parse_number(others[0]).mantissa:

@@ -34,8 +34,8 @@ class Accepted(Struct, frozen=True):
         names: The accepted names, or none if the request is numbered.
         number: The number of the request.
         channel: The id in the frames of the name (`BookChannel.channel_ids`).
-        lists_all: The names are complete: the other names of the request are refused.
-        top: The names are those of fast best prices, and the answer has no number.
+        lists_all: True if the names are complete: the other names of the request are refused.
+        top: True for fast best prices, where the answer has no number.
     """
 
     names: Sequence[str] = ()
@@ -51,11 +51,11 @@ class RequestRejected(Struct, frozen=True):
     Args:
         words: The error message; the names that it contains are refused.
         number: The number of the request; None if the exchange does not number them.
-        whole: One bad name fails the whole request: its other names are subscribed again.
-        repeated: The names are already subscribed, so nothing is refused.
+        whole: True if one bad name fails the whole request; its other names are subscribed again.
+        repeated: True if the names are already subscribed, in which case nothing is refused.
         names: Refused names that the error lists separately.
         code: The error code, if any: see `BookChannel.too_many` and `unavailable`.
-        top: The request was for best prices, so that no book is refused.
+        top: True if the request was for best prices, in which case no book is refused.
     """
 
     words: str

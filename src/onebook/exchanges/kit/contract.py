@@ -245,7 +245,7 @@ class Trading(Struct, frozen=True, gc=False):
 
 
 class Ignored(Struct, frozen=True, gc=False):
-    """A message without consequences.
+    """A message that requires no action.
 
     Args:
         known: False if the message is not part of this protocol.

@@ -237,7 +237,7 @@ def http_session(bytes_max: int) -> Any:
                     size += len(part)
                     if size > bytes_max:
                         self.close()
-                        raise aiohttp.ClientPayloadError(f"a body of more than {bytes_max} bytes")
+                        raise aiohttp.ClientPayloadError(f"response body exceeds {bytes_max} bytes")
                     parts.append(part)
                 self._body = b"".join(parts)
             return self._body

@@ -81,7 +81,7 @@ class Profile(NamedTuple):
 class Offer(NamedTuple):
     """The listings of an exchange and the profile of its books.
 
-    The depth of a book is the published one, or somewhat more if that is a window.
+    Books have the published depth, or slightly more if that depth is a moving window.
     """
 
     listings: tuple[ListedSymbol, ...]

@@ -383,7 +383,7 @@ class SimulatedExchanges:
         unknown = [name for name in chosen if name not in DIALECTS]
         if unknown:
             raise ValueError(
-                f"no simulated exchange {unknown[0]!r}; there are: {', '.join(DIALECTS)}"
+                f"unknown simulated exchange {unknown[0]!r}; available:  {', '.join(DIALECTS)}"
             )
         self.rate_hz = rate_hz
         self._market = MarketBooks(

@@ -73,7 +73,7 @@ class Envelope(Struct, frozen=True):
 
 
 _BAD_KEY = Outcome(
-    FailureReason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True
+    FailureReason.AUTHENTICATION_FAILED, "Bybit does not recognise the API key.", fatal=True
 )
 _BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit did not answer in time.", retryable=True)
 _REGION = Outcome(

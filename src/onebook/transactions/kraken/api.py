@@ -117,7 +117,7 @@ def _hmac(secret: str, text: bytes) -> str:
 _BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Kraken did not answer in time.", retryable=True)
 _REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "Kraken refused the request.")
 _BAD_KEY = Outcome(
-    FailureReason.AUTHENTICATION_FAILED, "Kraken does not know the API key.", fatal=True
+    FailureReason.AUTHENTICATION_FAILED, "Kraken does not recognise the API key.", fatal=True
 )
 _BAD_SIGNATURE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,

@@ -119,7 +119,7 @@ _REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "OKX refused the request.")
 _LIMITED = Outcome(FailureReason.RATE_LIMITED, "OKX's rate limit is used up.", retryable=True)
 _BAD_KEY = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
-    "OKX does not know the API key: it was deleted, or created on the site of another region.",
+    "OKX does not recognise the API key: it was deleted, or created on the site of another region.",
     fatal=True,
 )
 _BAD_SIGNATURE = Outcome(

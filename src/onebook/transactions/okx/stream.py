@@ -15,7 +15,7 @@ The replies to requests are events, one per channel, and pushes name their chann
 
 Two connections are needed: the funding account is announced under another path, and only its
 deposits and withdrawals. Other changes of the trading account are announced as a change of its
-balance, without a type. Unconfirmed: that `filled` announces every kind of trade.
+balance, without a type. Unconfirmed: whether `filled` covers every kind of trade.
 """
 
 from typing import Any, Final
