@@ -203,8 +203,8 @@ def test_it_imports_nothing_of_the_server():
         "ours = {n for n in sys.modules if n.startswith('onebook')};"
         "foreign = {n.partition('.')[0] for n in sys.modules};"
         # They import only each other.
-        "shared = ('blocking', 'clock', 'fees', 'fill', 'health', 'inflate', 'orderbook',"
-        " 'routes');"
+        "shared = ('blocking', 'clock', 'crossings', 'fees', 'fill', 'health', 'inflate',"
+        " 'orderbook', 'routes');"
         "neutral = ('onebook', 'onebook.client', *(f'onebook.{n}' for n in shared));"
         "assert all(n in neutral or n.startswith('onebook.client.')"
         " for n in ours), ours;"

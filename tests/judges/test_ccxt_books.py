@@ -221,7 +221,14 @@ async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str
         simulated = await stack.enter_async_context(SimulatedExchanges([name], seed=11, rate_hz=0))
         simulated[name].admit_all()
         place = simulated.urls[name]
-        chosen = ExchangeSettings(ws_url=place.ws, rest_url=place.rest, channel=channel)
+        facts = channel_of(EXCHANGES[name], channel, has_key=True)
+        ws_url = urlsplit(place.ws)._replace(path=urlsplit(facts.ws_url).path).geturl()
+        chosen = ExchangeSettings(
+            ws_url=ws_url if facts.key_header else place.ws,
+            rest_url=place.rest,
+            channel=channel,
+            api_key="a key",
+        )
         settings = FeedSettings(exchanges=(name,), overrides={name: chosen})
         exchanges = enabled(EXCHANGES, settings)
         rest, books = await stack.enter_async_context(Rest()), Books()

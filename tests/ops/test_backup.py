@@ -339,7 +339,7 @@ async def test_another_kind_of_database_is_refused(places: Places, tmp_path: Pat
     await made(here)
     archive = await backed_up(here, tmp_path / "backups")
     elsewhere = settings_in(tmp_path / "elsewhere", "postgresql://nobody@127.0.0.1:1/none")
-    with pytest.raises(ConfigError, match=r"of a sqlite database, and store\.url names postgresql"):
+    with pytest.raises(ConfigError, match=r"of a sqlite database, but store\.url names postgresql"):
         await backup.restore(elsewhere, archive, timeout_s=TIMEOUT_S)
 
 

@@ -43,6 +43,7 @@ def test_codes_for_machines_are_stable() -> None:
         "exchange_error", "unreadable_answer", "retry_budget_spent", "circuit_open",
         "no_credentials", "not_offered", "product_not_opened", "location_refused",
         "not_collected", "collection_unreadable",
+        "export_pending", "export_failed", "export_directory_full",
     }  # fmt: skip
 
 

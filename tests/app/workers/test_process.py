@@ -51,7 +51,7 @@ async def test_each_further_restart_waits_longer_up_to_the_longest(caplog):
     await kept.start()
     await restarted(kept, 4)
     assert await kept.stop(PATIENCE_S) == 0
-    waits = [record.args[3] for record in caplog.records if "started again in" in record.msg]
+    waits = [record.args[3] for record in caplog.records if "is restarted in" in record.msg]
     assert waits[:4] == [0.1, 0.2, 0.3, 0.3]
 
 

@@ -194,9 +194,9 @@ class TestCredentials:
         exchange = SimulatedFennec(ACCOUNT)
         async with world(exchange, Credentials(API_KEY, SECRET)) as here:
             found = await here.service.validate("fennec", testnet=False)
-            with pytest.raises(ServiceUnavailable, match="lack: API passphrase"):
+            with pytest.raises(ServiceUnavailable, match="lack API passphrase"):
                 await here.fetch("deposits")
-        assert "lack: API passphrase" in found.message
+        assert "lack API passphrase" in found.message
         assert not exchange.requests
 
     def test_its_entry_says_so(self) -> None:
