@@ -38,7 +38,7 @@ export interface MarketStats {
   totalBidVolume: string | null;
   totalAskVolume: string | null;
   participatingExchanges: string;
-  /** The best bid is not below the best ask, on different exchanges. */
+  /** One exchange's best bid is at or above another's best ask. */
   crossed: boolean;
 }
 
@@ -65,30 +65,30 @@ export interface Filled {
   /** Cost or proceeds of `amount`, in the quote currency. */
   notional: string;
   average: string | null;
-  /** The worst price in the fill. */
+  /** The worst price in the fill; with `fees`, after the fee. */
   worst: string | null;
   /** Number of prices needed; only without the option `fees`. */
   levels?: string;
-  /** Whether these books cover the size. */
+  /** Whether these books have the whole size; if not, the fill is all of them. */
   complete: boolean;
-  /** Exchanges whose book is not known as far as `worst`: the real cost may be lower. */
+  /** Exchanges whose book is not known as far as `worst` or, if the fill is incomplete, to its end: the real cost may be lower. */
   uncovered: string[];
   /** By exchange, the largest amount first. */
   split: { exchange: string; amount: string; notional: string; fee?: string; limit?: string }[];
-  /** This and the following members: with the option `fees`. The split is the best after fees, within lots and minimums. */
+  /** Sum of the fees. With the option `fees`, `split` is the best split after fees, respecting lots and minimums. */
   fees?: string;
-  /** The amount paid or received after fees. */
+  /** With `fees`: paid (`notional` + `fees`) or received (`notional` - `fees`). */
   net?: string;
   net_average?: string | null;
-  /** How much worse `net` is because of lots, minimums and `max_exchanges`. */
+  /** With `fees`: the part of the cost caused by lots, minimums and `max_exchanges`. */
   extra?: string;
-  /** Available on the books, but not permitted by lots or minimums. */
+  /** With `fees`: the amount in the books that lots or minimums do not allow. */
   unplaced?: string;
-  /** Whether no split within the rules is better. */
+  /** With `fees`: whether it is the best split within the rules. */
   exact?: boolean;
-  /** Age of the oldest data in the split, in milliseconds. */
+  /** With `fees`: age of the oldest data among the exchanges of the split, in milliseconds. */
   oldest_ms?: string | null;
-  /** Exchanges of the split whose lot or minimums are not known. */
+  /** With `fees`: exchanges of the split whose lot, least amount or least notional is not known, so that their order may be refused. */
   unknown_rules?: string[];
 }
 
@@ -119,7 +119,7 @@ export interface Crossing {
   buy: string;
   sell: string;
   lastedMs: number;
-  /** What can be bought and sold with the least profit. */
+  /** The amount that can be traded at the least profit. */
   amount?: string;
   /** The highest price to pay, before the fee. */
   buyLimit?: string;
@@ -129,7 +129,7 @@ export interface Crossing {
   gross?: string;
   /** The profit in the quote currency, after fees. */
   profit?: string;
-  /** The profit in percent of what is paid. */
+  /** The profit in percent of what is paid, rounded down to 6 decimals. */
   percent?: string;
   buyAgeMs?: number;
   sellAgeMs?: number;
@@ -200,7 +200,7 @@ export interface BookOptions {
   levels?: "object" | "array";
   /** The amount of each exchange at a level. */
   split?: boolean;
-  /** Price step to which levels are binned, bids down and asks up. */
+  /** Price step for grouping levels; bids round down, asks up. */
   group?: string;
   /** The age of each exchange's data. */
   ages?: boolean;
@@ -212,9 +212,9 @@ export interface BookOptions {
     /** With `fees`: the worst price before fees, exchanges that take no part, the most exchanges of a split. */
     limit?: string; exclude?: string[]; max_exchanges?: number;
   } | null;
-  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the table of the API key. */
+  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the API key's fee table. */
   fees?: Record<string, string> | "key" | null;
-  /** Levels by the price after the fee; needs `fees`. */
+  /** Order levels by price after the fee; needs `fees`. */
   net?: boolean;
   /** Only levels within this many basis points of the mid, as decimal text. */
   within?: string | null;

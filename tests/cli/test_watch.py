@@ -340,7 +340,7 @@ def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
     ("url", "message"),
     [
         ("ftp://127.0.0.1:1/", "use https://, http://, wss:// or ws://"),
-        ("ws://127.0.0.1:{port}/wrong", "answers HTTP 404"),
+        ("ws://127.0.0.1:{port}/wrong", "returned HTTP 404"),
     ],
 )
 def test_what_cannot_get_better_is_one_line_and_status_2(url, message):

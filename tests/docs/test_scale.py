@@ -42,7 +42,8 @@ def test_the_whole_is_the_sum_of_its_parts(way, other):
     assert sum(parts) == total
     (delivery,) = (m for part, (*_, m) in table.items() if re.match(f"Delivery.*{way}", part))
     share = round(100 * delivery / total)
-    assert f"{share} % of the price at a flat rate" in PAGE or f"{share} % metered" in PAGE
+    traffic = {"flat": "flat-rate", "metered": "metered"}[way]
+    assert re.search(rf"{share} %( of the cost)? with {traffic} traffic", PAGE)
 
 
 def test_quantities_follow_from_the_plan():

@@ -212,8 +212,8 @@ def close_codes() -> str:
         "40xx: do not return unchanged. 41xx: back off, with jitter. 42xx: return at the time given"
         " in\n`server_shutdown`. The clients of this package keep to it.",
         table(("Code", "Why", "What to do"), rows),
-        "Before the upgrade, a full node answers HTTP 503 and too many attempts of one address 429,"
-        " both with\n`Retry-After`.",
+        "Before the upgrade, a full node returns HTTP 503, and 429 after too many attempts of one "
+        "address, both with\n`Retry-After`.",
     )
 
 

@@ -268,7 +268,7 @@ def read_fees(path: Path) -> FeeTable:
     Without `others`, the fee of an exchange that is not listed is unknown.
 
     Raises:
-        ValueError: The file is unreadable or not a table of fees.
+        ValueError: The file is unreadable or not a fee table.
     """
     try:
         table = read_toml(path, parse_float=Decimal)

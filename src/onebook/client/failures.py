@@ -183,7 +183,7 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
     if status not in TRANSIENT_STATUSES:
         raise Refused(
             code,
-            f"{url} answers HTTP {status} instead of a WebSocket handshake: check the path "
+            f"{url} returned HTTP {status} instead of a WebSocket handshake: check the path "
             "(default /api/v1/ws).",
         ) from None
     try:
@@ -192,7 +192,7 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
         wait_s = None
     return (
         code,
-        (f"{url} answers HTTP {status}: the service cannot accept this client at the moment."),
+        (f"{url} returned HTTP {status}: the service cannot accept this client at the moment."),
         wait_s,
     )
 

@@ -258,7 +258,7 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
     kind = Unavailable if status in TRANSIENT_STATUSES else Refused
     raise kind(
         f"http_{status}",
-        f"{shown(base)} answers HTTP {status} without Onebook's JSON: check the URL.",
+        f"{shown(base)} returned HTTP {status} without Onebook's JSON: check the URL.",
     )
 
 
@@ -281,5 +281,5 @@ def service_error(answer: Mapping[str, Any], status: int, retry_after: str | Non
         wait_s = BACKOFF_BASE_S
     final = status not in TRANSIENT_STATUSES or answer["error"] == "data_limit_exceeded"
     kind = Refused if final else Unavailable
-    message = str(answer.get("message") or f"The service answered HTTP {status}.")
+    message = str(answer.get("message") or f"The service returned HTTP {status}.")
     return kind(answer["error"], message, details=details, retry_after_s=wait_s)

@@ -22,7 +22,7 @@ DELTAS: Final = """\
 With `mode: delta` the first update is the whole view; every later message
 contains only the changed levels. Each level replaces the one with the same price; an amount of 0
 removes the level. `market_stats`, `stale_exchanges` and, on request, `ages`, `coverage` and `fill`
-are always those of the whole view.
+always describe the whole view.
 If `previous_update_number` is not the number of the previous
 update, or the checksum differs, send `resync` and continue from the update that
 answers it.

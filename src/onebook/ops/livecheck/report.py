@@ -85,7 +85,7 @@ class FindingKind(StrEnum):
     EMPTY_BOOK = (
         "empty_book",
         Grade.FAULT,
-        "A live book has no level on a side.",
+        "A live book has no levels on one side.",
     )
     SAME_BOOK = (
         "same_book",

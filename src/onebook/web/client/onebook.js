@@ -461,9 +461,9 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     const signal = AbortSignal.any([AbortSignal.timeout(OPEN_TIMEOUT_S * 1000), ...stopping]);
     const answer = await fetch(`${addresses.rest}/health`, { signal });
     if (answer.status === 404) {
-      throw new Refused("http_404", `${place} answers HTTP 404: check the path of the URL.`);
+      throw new Refused("http_404", `${place} returned HTTP 404: check the path of the URL.`);
     }
-    return ["no_handshake", `${place} answers HTTP ${answer.status} but opened no WebSocket.`];
+    return ["no_handshake", `${place} returned HTTP ${answer.status} but did not open a WebSocket.`];
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     const reason = error.cause?.code ?? error.cause?.errors?.[0]?.code ?? "";
@@ -1319,7 +1319,7 @@ export class Onebook {
       answer = await this.fetch(this.addresses.rest + path, { ...privately, method, headers, signal, body: body && JSON.stringify(body) });
       text = await answer.text();
     } catch (error) {
-      if (error.name === "TimeoutError") throw new Unavailable("timeout", `${this.place} does not answer in time.`);
+      if (error.name === "TimeoutError") throw new Unavailable("timeout", `${this.place} did not respond in time.`);
       throw new Unavailable(...(await notOpened(this.addresses, this.fetch, this.place)));
     }
     let found = null;
@@ -1332,14 +1332,14 @@ export class Onebook {
     const transient = TRANSIENT.has(answer.status) || answer.status >= 500;
     if (typeof found?.error === "string") {
       const kind = transient && found.error !== "data_limit_exceeded" ? Unavailable : Refused;
-      const error = errorOf(kind, found.error, found.message ?? `${this.place} answers HTTP ${answer.status}.`, found);
+      const error = errorOf(kind, found.error, found.message ?? `${this.place} returned HTTP  ${answer.status}.`, found);
       const after = answer.headers.get("Retry-After");
       error.retryAfterS = after === null ? null : waitS(after);
       throw error;
     }
     throw new (transient ? Unavailable : Refused)(
       `http_${answer.status}`,
-      `${this.place} answers HTTP ${answer.status} without the service's JSON: check the address.`,
+      `${this.place} returned HTTP ${answer.status} without the service's JSON: check the address.`,
     );
   }
 }

@@ -146,7 +146,7 @@ export class Cost {
       const held = fill.by === "amount" ? fill.amount : fill.notional;
       return `${SIDES[at]} side holds ${sixDigits(held)} of ${sixDigits(fill.size)} ${unit}`;
     });
-    this.#complain(short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for the available amount.` : "");
+    this.#complain(short.length ? `Not enough liquidity: the ${short.join(", the ")}. The figures are for the available amount.` : "");
     const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
     write(this.#uncovered, names.length
       ? `The ${names.length === 1 ? "book" : "books"} of ${listOf(names)} ${names.length === 1 ? "is" : "are"} not known this far out: the real cost may be lower.`

@@ -71,8 +71,8 @@ export class Usage {
     const { atReset, endsMs } = forecast({ used, limit, bytesPerMs, nowMs, resetMs });
     const rate = `At the rate of the last ${Math.round(lasted / 60_000) || 1} min (${size(bytesPerMs * DAY_MS, 2)} a day)`;
     this.#at("forecast").textContent = endsMs
-      ? `${rate} the allowance is used up on ${new Date(endsMs).toLocaleDateString("en", { dateStyle: "medium" })}.`
-      : `${rate} ${size(atReset, 2)} are used at the reset.`;
+      ? `${rate} the allowance will run out on  ${new Date(endsMs).toLocaleDateString("en", { dateStyle: "medium" })}.`
+      : `${rate} ${size(atReset, 2)} will have been used by the reset.`;
   }
 }
 
