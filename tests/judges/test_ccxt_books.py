@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 import ccxt.pro
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from judges.ccxt_side import Judge, Levels, Watched, has
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings
-from onebook.exchanges import EXCHANGES
+from onebook.exchanges import EXCHANGES, channel_of
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.model import Health, Instrument
