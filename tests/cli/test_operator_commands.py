@@ -166,7 +166,7 @@ def test_a_key_gets_a_table_of_fees(run: Run, key: dict[str, str]) -> None:
     assert shown == ["exchange", "percent", "*", "0.1", "okx", "0.08"]
     assert json.loads(run("keys", "show", name, "--json").stdout)["fees"]["okx"] == "0.08"
     refused(run("keys", "fees", name, "okx"), "EXCHANGE=PERCENT")
-    refused(run("keys", "fees", name, "okx=0.1", "okx=0.2"), "each exchange once")
+    refused(run("keys", "fees", name, "okx=0.1", "okx=0.2"), "at most once per exchange")
     refused(run("keys", "fees", name, "binanse=0.1"), "Unknown exchange 'binanse'")
     refused(run("keys", "fees", name, "okx=much"), "decimal number of percent")
     refused(run("keys", "fees", name, "okx=0.1", "--clear"), "either")

@@ -365,10 +365,10 @@ async def test_a_gateway_whose_only_feeds_node_is_of_another_version_says_so(tmp
             await eventually(lambda: 7 in node.supervisor.presence.members.incompatible)
         async with httpx.AsyncClient(trust_env=False) as http:
             problems = (await http.get(f"{node.url}/readyz")).json()["problems"]
-        assert problems[-1] == (
+        assert (
             "No feeds node that this node can use is alive: old-one (Onebook 9.9) speaks version "
             f"99 of the node protocol, this node version {wire.VERSION}."
-        )
+        ) in problems
 
 
 @pytest.mark.parametrize("given", ["wrong", "right"])

@@ -86,7 +86,7 @@ def test_parquet_refuses_an_amount_that_it_would_round(amount: str, tmp_path: Pa
     pytest.importorskip("pyarrow.parquet")
     file = writer("parquet", tmp_path / "out", exchange="Bybit")
     file.write([replace(BUY, price=amount)])
-    with pytest.raises(InvalidRequest, match="column price has more than 18 decimals"):
+    with pytest.raises(InvalidRequest, match="column price has more than 18 decimal places"):
         file.close()
 
 

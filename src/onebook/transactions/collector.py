@@ -122,6 +122,8 @@ class Collected(Struct, frozen=True):
         new: Records that were not stored before.
         errors: Types that could not be read.
         gaps: Lists that are not stored as far back as the exchange keeps them.
+        refused: Whether reading ended early because the exchange refuses the whole account. It then
+            does not count as collected.
     """
 
     account: str
@@ -130,6 +132,7 @@ class Collected(Struct, frozen=True):
     new: int
     errors: tuple[ErrorEntry, ...]
     gaps: tuple[str, ...]
+    refused: bool = False
 
     @property
     def complete(self) -> bool:
@@ -291,8 +294,9 @@ class Collector:
                 )
                 await self._check_identity(account)
                 done = await work.collect()
-                outcome = OK if done.complete else INCOMPLETE
-                await self._facts.put(account.fact, str(self._clock.wall_ms()))
+                outcome = FAILED if done.refused else OK if done.complete else INCOMPLETE
+                if not done.refused:
+                    await self._facts.put(account.fact, str(self._clock.wall_ms()))
                 await self._facts.put(account.problem_fact, problem_of(done))
                 return done
         except CollectionBusy:
@@ -433,10 +437,11 @@ class AccountCollection:
         for source in self._service.adapters[account.name.exchange].sources.values():
             if source.window_ms:
                 lists.setdefault(list_name(source), []).append(source)
-        progress.lists = len(lists)
+        progress.lists, refused = len(lists), False
         for name, sources in lists.items():
             progress.name, progress.number = name, progress.number + 1
             if await self._collect_list(name, sources, seal):
+                refused = True
                 break
         return Collected(
             str(account.name),
@@ -445,6 +450,7 @@ class AccountCollection:
             progress.new,
             tuple(self._errors.values()),
             tuple(self._gaps),
+            refused,
         )
 
     async def _stored(self) -> dict[str, StoredList]:
