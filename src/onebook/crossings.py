@@ -4,13 +4,13 @@ Pure functions over levels in integers. The cheapest asks are paired with the de
 prices, for as long as the pair leaves the least profit; no other pairing earns more in total.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from onebook.fees import fee_percent
 from onebook.fill import decimal_of
-from onebook.routes import Order
+from onebook.routes import RouteSide
 
 PERCENT_DECIMALS: Final = 6  # of a profit in percent
 PERCENT: Final = 100 * 10**PERCENT_DECIMALS
@@ -19,6 +19,7 @@ PERCENT: Final = 100 * 10**PERCENT_DECIMALS
 class Crossing(NamedTuple):
     """Two exchanges of which one bids more, after fees, than the other asks.
 
+    They are the same exchange if it pays rebates that exceed its spread.
     `amount` can be bought at `buy` for at most `buy_limit` and sold at `sell` for at least
     `sell_limit`, both before fees. `gross` and `profit` are what that leaves in the quote currency,
     before and after fees; `percent` is the profit in percent of what is paid, rounded down.
@@ -51,13 +52,6 @@ class CrossingReport(NamedTuple):
     sell_age_ms: int | None
 
 
-class CrossedSide(NamedTuple):
-    """One side in the order of net prices, and the factor on prices of each member's fee."""
-
-    orders: Iterable[Order]
-    factors: Sequence[int]
-
-
 class _Pair:
     """The matched orders of two members: amount, and net and gross values."""
 
@@ -68,24 +62,16 @@ class _Pair:
         self.ask = self.bid = 0  # the worst net prices
 
 
-def crossings(
-    asks: CrossedSide,
-    bids: CrossedSide,
-    names: Sequence[str],
-    *,
-    scales: tuple[int, int, int],
-    least: str,
-) -> list[Crossing]:
+def crossings(asks: RouteSide, bids: RouteSide, names: Sequence[str], least: str) -> list[Crossing]:
     """Return the pairs of exchanges that cross after fees, the most profitable first.
 
     Args:
         asks: What can be bought.
-        bids: What can be sold to.
+        bids: What can be sold to, at the same scales.
         names: The exchanges by member number.
-        scales: Decimals of net prices, of amounts, and those of net prices that fees add.
         least: The least profit of each matched order, in percent of its price after fees.
     """
-    price_scale, amount_scale, fee_scale = scales
+    price_scale, amount_scale = asks.price_scale, asks.amount_scale
     mantissa, least_scale = fee_percent(least)
     unit = 10 ** (least_scale + 2)
     found: dict[tuple[int, int], _Pair] = {}
@@ -103,7 +89,7 @@ def crossings(
         pair.gross += (bid[0] // bids.factors[bid[2]] - ask[0] // asks.factors[ask[2]]) * amount
         ask = (ask[0], ask[1] - amount, ask[2]) if ask[1] > amount else next(asked, None)
         bid = (bid[0], bid[1] - amount, bid[2]) if bid[1] > amount else next(bidden, None)
-    gross_scale = price_scale - fee_scale
+    gross_scale = price_scale - asks.fee_scale
 
     def crossing(buy: int, sell: int, pair: _Pair) -> Crossing:
         profit = pair.received - pair.paid

@@ -202,7 +202,7 @@ class TestApi5BrokenFunctionLevelAuthorization:
         documented = (await document(rig))["paths"]
         for path in documented:
             for method in UNSAFE:
-                if method.lower() in documented[path]:
+                if (method, path) == ("PUT", "/api/v1/fees"):
                     continue  # a user's own: the fees of the session's key
                 answer = await rig.http.request(method, path, headers=bearer)
                 assert answer.status_code == 405, (method, path)

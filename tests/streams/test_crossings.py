@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import permutations
 
 from onebook.core import Book, View
-from onebook.crossings import CrossedSide, Crossing, crossings
+from onebook.crossings import Crossing, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL
 from onebook.streams.fill import route_side
@@ -30,13 +30,7 @@ def found_in(books, fees, least):
     view.merge(cores)
     merged = view.levels()
     asks, bids = (route_side(merged, name, factors, scale) for name in (BUY, SELL))
-    return crossings(
-        CrossedSide(asks.orders, asks.factors),
-        CrossedSide(bids.orders, bids.factors),
-        names,
-        scales=(merged.price_scale, merged.amount_scale, scale),
-        least=least,
-    )
+    return crossings(asks, bids, names, least)
 
 
 def market(rng):

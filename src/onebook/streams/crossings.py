@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from onebook.core import View
-from onebook.crossings import CrossedSide, Crossing, crossings
+from onebook.crossings import Crossing, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL, decimal_text
 from onebook.streams.fill import route_side
@@ -49,10 +49,10 @@ class CrossingView:
         """Match the books; returns whether any crossing changed."""
         self._view.merge(members.cores)
         levels = self._view.levels()
-        sides = (route_side(levels, name, self._factors, self._fee_scale) for name in (BUY, SELL))
-        asks, bids = (CrossedSide(side.orders, side.factors) for side in sides)
-        scales = levels.price_scale, levels.amount_scale, self._fee_scale
-        found = crossings(asks, bids, self._names, scales=scales, least=self._least)
+        asks, bids = (
+            route_side(levels, name, self._factors, self._fee_scale) for name in (BUY, SELL)
+        )
+        found = crossings(asks, bids, self._names, self._least)
         changed, self._found = found != self._found, found
         return changed
 
