@@ -88,7 +88,7 @@ export interface Filled {
   exact?: boolean;
   /** With `fees`: age of the oldest data among the exchanges of the split, in milliseconds. */
   oldest_ms?: string | null;
-  /** With `fees`: exchanges of the split whose lot, least amount or least notional is not known, so that their order may be refused. */
+  /** With `fees`: exchanges of the split whose lot, minimum amount or minimum notional is unknown; they may refuse the order. */
   unknown_rules?: string[];
 }
 
@@ -119,7 +119,7 @@ export interface Crossing {
   buy: string;
   sell: string;
   lastedMs: number;
-  /** The amount that can be traded at the least profit. */
+  /** The amount that can be traded at the minimum profit or better. */
   amount?: string;
   /** The highest price to pay, before the fee. */
   buyLimit?: string;

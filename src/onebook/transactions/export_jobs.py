@@ -540,8 +540,8 @@ class ExportJobs:
             status = response.status_code
             if response.is_redirect:
                 raise account.failed(
-                    f"gave a link to the export of {piece.label} that leads to another host; "
-                    "it is not followed."
+                    f"gave a link to the export of {piece.label} on an unknown host; the link is "
+                    "not followed."
                 )
             if status in (401, 403, 404, 410):
                 raise _LinkGone

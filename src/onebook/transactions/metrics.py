@@ -56,12 +56,12 @@ COLLECTIONS: Final = Counter(
 )
 COLLECT_EVERY: Final = Gauge(
     "onebook_transactions_collect_every_seconds",
-    "transactions.collect_every of this node; 0: it collects nothing by itself.",
+    "transactions.collect_every of this node; 0: no automatic collection.",
 )
 COLLECTED_AGE: Final = Gauge(
     "onebook_transactions_collected_age_seconds",
-    "Time since the account that was not collected for longest was collected by any process, or "
-    "since this one waits for it.",
+    "Time since the last collection of the account that has waited longest, by any process, or "
+    "since this process started waiting for it.",
     ["exchange"],
 )
 COLLECTION_UNREADABLE: Final = Counter(

@@ -327,7 +327,7 @@ class Transactions:
         only = request.source is not None
         if self.collection is None:
             if only:
-                raise InvalidRequest("Field source: this service collects nothing.")
+                raise InvalidRequest("Field source: this service does not collect records.")
             return None
         stored = await self.collection.account(
             account_name(one_of(request)),
@@ -637,8 +637,8 @@ class Transactions:
             return
         if before.differs(await self.identity(name, environment)):
             raise ServiceUnavailable(
-                f"The operator's credentials of {name} are of another account than its collected "
-                "records; request one of them with source."
+                f"The operator's credentials of {name} belong to a different account than its "
+                "collected records; choose one of the two with source."
             )
 
     async def _credentials(self, query: Query) -> Credentials:
