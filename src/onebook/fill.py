@@ -97,8 +97,8 @@ class Fill(NamedTuple):
             charged = EXACT.add(charged, fee)
         if unknown:
             raise ValueError(
-                f"No fee is given for {', '.join(unknown)}: name each, or give `others`, the fee "
-                "in percent of all that are not named."
+                f"No fee for {', '.join(unknown)}: name each, or give `others`, the fee in percent"
+                " for all other exchanges."
             )
         paid = (EXACT.add if self.direction == BUY else EXACT.subtract)(self.notional, charged)
         return AVERAGE.divide(paid, self.amount)

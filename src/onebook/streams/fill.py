@@ -63,14 +63,14 @@ class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: Annotated[
         Annotated[tuple[str, ...], msgspec.Meta(max_length=MEMBERS_MAX)] | UnsetType,
         msgspec.Meta(
-            description="With `fees`: exchanges that take no part.",
+            description="With `fees`: exchanges to leave out.",
             examples=[["kraken"]],
         ),
     ] = UNSET
     max_exchanges: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MEMBERS_MAX)] | UnsetType | None,
         msgspec.Meta(
-            description="With `fees`: the most exchanges of one split.",
+            description="With `fees`: the maximum number of exchanges in one split.",
             examples=[3],
         ),
     ] = UNSET
