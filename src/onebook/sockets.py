@@ -1,9 +1,10 @@
-"""Socket facts that asyncio lacks: unacknowledged bytes, and the open-file limit."""
+"""Socket facts that asyncio lacks: delays of sending, unacknowledged bytes, open-file limits."""
 
 import errno
 import fcntl
 import os
 import resource
+import socket
 import sys
 from typing import Final
 
@@ -11,6 +12,15 @@ from onebook.errors import ConfigError
 
 SIOCOUTQ: Final = 0x5411  # linux/sockios.h
 TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
+
+
+def send_at_once(listener: socket.socket) -> None:
+    """Let accepted sockets send what is written without waiting for the peer's acknowledgement.
+
+    They inherit this from the listening socket. asyncio sets it itself only on sockets that it
+    created: without it, each answer after the first takes the peer's 40 ms of a delayed ACK.
+    """
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def unacknowledged(fd: int) -> int:
