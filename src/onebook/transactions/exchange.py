@@ -105,6 +105,8 @@ class ExchangeAdapter:
         override = settings.overrides.get(definition.entry.name) or AccountUrls()
         self._link_host = override.hosts.get(FILES, "")
         self._definition = definition
+        if exports is not None and definition.exports is not None:
+            exports.offer(definition.entry.name)
         self._client = ExchangeClient(
             definition.entry,
             definition.api,
