@@ -72,8 +72,13 @@ COLLECTION_UNREADABLE: Final = Counter(
 EXPORTS: Final = Counter(
     "onebook_transactions_exports",
     "Exports that exchanges make on request, by what happened: requested, stored (downloaded and "
-    "checked) or failed.",
+    "checked), failed, or full (not stored, because the directory has no room or is not writable).",
     ["exchange", "outcome"],
+)
+EXPORT_WAITING: Final = Gauge(
+    "onebook_transactions_export_waiting_seconds",
+    "Age of the oldest unfinished export when the exchange was last asked about it.",
+    ["exchange"],
 )
 EXPORT_BYTES: Final = Gauge(
     "onebook_transactions_export_bytes",
