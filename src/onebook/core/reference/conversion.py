@@ -140,7 +140,7 @@ def converted_decimals(books: Iterable[BookLike], sides: Sequence[Rates]) -> int
         for side, rates in enumerate(sides):
             best = book.bins(side, 0, 1)
             if best and rates.rows:
-                price = _price(best[0][0], SCALE_MAX, rates.rows[0][0], rates, side, 0)
+                price = _price(best[0][0], SCALE_MAX, rates.rows[0][0], rates, 0, 0)
                 whole = max(whole, price)
     digits = len(str(whole)) if whole else 0
     return min(CONVERTED_DECIMALS_MAX, max(0, CONVERTED_DIGITS - digits))
