@@ -190,9 +190,13 @@ class Host:
 
 
 @cache
-def trusted_authorities() -> ssl.SSLContext:
-    """Certificate authorities for outgoing HTTPS, read once: parsing them takes 20 ms."""
-    return httpx.create_ssl_context()
+def trusted_authorities(*, environment: bool = True) -> ssl.SSLContext:
+    """Certificate authorities for outgoing HTTPS, read once: parsing them takes 20 ms.
+
+    Args:
+        environment: Whether `SSL_CERT_FILE` and `SSL_CERT_DIR` replace those of this package.
+    """
+    return httpx.create_ssl_context(trust_env=environment)
 
 
 def _client(proxies: Proxies) -> httpx.AsyncClient:

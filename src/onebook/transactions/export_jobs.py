@@ -26,7 +26,7 @@ from onebook.clock import Clock
 from onebook.core import iso
 from onebook.errors import ConfigError
 from onebook.model import HOUR_MS, MINUTE_MS, SECOND_MS
-from onebook.rest import NoCookies
+from onebook.rest import NoCookies, trusted_authorities
 from onebook.store import ExportJobRow
 from onebook.store.exports import ExportStore
 from onebook.store.leases import Lease, LeaseStore
@@ -201,6 +201,7 @@ class ExportJobs:
             follow_redirects=False,
             transport=transport,
             headers={"User-Agent": "onebook", "Accept-Encoding": "identity"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )
