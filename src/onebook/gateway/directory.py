@@ -53,7 +53,7 @@ class GatewaySupervisor(BookSupervisor, Protocol):
     """Subscriptions to books, and the state of exchanges."""
 
     def in_use(self) -> Collection[str]:
-        """The exchanges that are enabled."""
+        """The enabled exchanges."""
 
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""
@@ -222,8 +222,8 @@ def _fees(
     found = fees_of(_table(directory, fees, key_fees), accepted)
     if not found.known:
         raise _bad(
-            f"fees: has no fee of any exchange of this view, which are {', '.join(found.unknown)}; "
-            f'name them, or give "{OTHERS}", the fee of all that are not named.'
+            f"fees: no exchange of this view has a fee: {', '.join(found.unknown)}; "
+            f'name them, or give "{OTHERS}", the fee for all others.'
         )
     return found
 

@@ -41,7 +41,7 @@ def symbol_of(member: str, symbol: str) -> str:
     return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
 
 
-class Step(NamedTuple):
+class ConversionStep(NamedTuple):
     """How some members are converted: through this symbol's books on these exchanges.
 
     `inverse` if the symbol's base currency is the view's quote: USDT/USD for USD to USDT.
@@ -54,7 +54,7 @@ class Step(NamedTuple):
     members: tuple[str, ...]
 
 
-def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> list[Step]:
+def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> list[ConversionStep]:
     """Return the conversions of a basket; members that nothing converts are in none of them.
 
     Without a conversion on the member's own exchange, the direction that more of the exchanges
@@ -62,10 +62,10 @@ def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> lis
     """
     own = symbol.partition("/")[2]
     exchanges = sorted({exchange_of(each) for each in members})
-    steps: list[Step] = []
+    steps: list[ConversionStep] = []
     for quote in sorted({each.partition(":")[2] for each in members} - {""}):
         pairs = ((f"{quote}/{own}", False), (f"{own}/{quote}", True))
-        found: dict[tuple[str, ...], Step] = {}
+        found: dict[tuple[str, ...], ConversionStep] = {}
         shared: list[str] = []
         for member in (each for each in members if each.partition(":")[2] == quote):
             exchange = exchange_of(member)
@@ -73,11 +73,13 @@ def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> lis
             if pair is None:
                 shared.append(member)
             else:
-                found[exchange,] = Step(quote, *pair, (exchange,), (member,))
+                found[exchange,] = ConversionStep(quote, *pair, (exchange,), (member,))
         steps += found.values()
         if shared:
             candidates = [
-                Step(quote, *pair, tuple(e for e in exchanges if listed(e, pair[0])), tuple(shared))
+                ConversionStep(
+                    quote, *pair, tuple(e for e in exchanges if listed(e, pair[0])), tuple(shared)
+                )
                 for pair in pairs
             ]
             best = max(candidates, key=lambda each: len(each.through))
@@ -103,7 +105,7 @@ class StepBooks:
 
     def __init__(
         self,
-        step: Step,
+        step: ConversionStep,
         instruments: list[Instrument | None],
         names: Sequence[str],
         fees: Mapping[str, str] | None,
