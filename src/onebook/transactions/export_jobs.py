@@ -26,7 +26,7 @@ from onebook.clock import Clock
 from onebook.core import iso
 from onebook.errors import ConfigError
 from onebook.model import HOUR_MS, MINUTE_MS, SECOND_MS
-from onebook.rest import NoCookies
+from onebook.rest import NoCookies, trusted_authorities
 from onebook.store import ExportJobRow
 from onebook.store.exports import ExportStore
 from onebook.store.leases import Lease, LeaseStore
@@ -200,6 +200,7 @@ class ExportJobs:
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             transport=transport,
+            verify=trusted_authorities(),
             headers={"User-Agent": "onebook", "Accept-Encoding": "identity"},
             trust_env=False,
             cookies=NoCookies(),
