@@ -24,7 +24,7 @@ def send_at_once(listener: socket.socket) -> None:
 
 
 def unacknowledged(fd: int) -> int:
-    """Bytes in the kernel that the peer has not acknowledged; 0 where that is not known."""
+    """Bytes in the kernel that the peer has not acknowledged; 0 if unknown."""
     if sys.platform != "linux":
         return 0
     try:
@@ -34,10 +34,10 @@ def unacknowledged(fd: int) -> int:
 
 
 def raise_file_limit(files: int) -> None:
-    """Let this process open this many files, sockets included.
+    """Raise the limit of open files, sockets included.
 
     Raises:
-        ConfigError: It may not.
+        ConfigError: The system does not permit it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= files:
@@ -53,7 +53,7 @@ def raise_file_limit(files: int) -> None:
 
 
 def files_exhausted(fd: int) -> bool:
-    """Whether the process or the system has no file left to accept a socket with."""
+    """Whether the process or the system is out of file descriptors."""
     try:
         os.close(os.dup(fd))
     except OSError as error:

@@ -1,11 +1,11 @@
 """The compiled core: exact books and views; produces the same bytes as `reference`.
 
-Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h` and
-`_protobuf.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` merges
-the tops of many books, `_bins.h` groups one side by a price step, `_digits.h` prints numbers. This
-file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame,
-`_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON, and `_canonical.pxi` formats
-the numbers of account records. The interface is documented in `_core.pyi` and `types`.
+Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
+`_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
+`_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
+prints numbers. This file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the
+levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON, and
+`_canonical.pxi` formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -28,13 +28,14 @@ from onebook.core._merge cimport (
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._levels cimport (
-    COLUMNS_MAX, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
+    COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
     Row, Rows, Scan, scan_close, scan_open,
 )
+from onebook.core._sbe cimport group_rows
 from onebook.core._side cimport (
     Level, Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
     side_set, walk_next, walk_open,
@@ -248,6 +249,22 @@ cdef class Book:
             for side in range(2)
         ]
         return bids, asks
+
+    def best_pairs(self):
+        """Return the best bid and ask as level text in the shape `PAIRS`."""
+        return self.best_pair(0), self.best_pair(1)
+
+    cdef bytes best_pair(self, int side):
+        cdef char text[NUMBER_ROOM * 3]
+        cdef char *out
+        cdef const Level *best
+        if self.sides[side].count == 0:
+            return b"[]"
+        best = side_best(&self.sides[side])
+        out = put_decimal(put(text, b'[["'), <uint64_t>llabs(best.key), self.price_scale)
+        out = put_decimal(put(out, b'","'), <uint64_t>best.amount, self.amount_scale)
+        out = put(out, b'"]]')
+        return PyBytes_FromStringAndSize(text, out - text)
 
     def ladder(self, int side):
         """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""

@@ -43,7 +43,7 @@ class GatewaySupervisor(BookSupervisor, Protocol):
     """Subscriptions to books, and the state of exchanges."""
 
     def in_use(self) -> Collection[str]:
-        """The exchanges that are enabled."""
+        """The enabled exchanges."""
 
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""

@@ -431,7 +431,7 @@ class Filled(Struct, frozen=True):
     """The cost of one size over the whole books, whatever `depth` and `group` are.
 
     The last level, if not used up, is filled from the exchange with the largest amount first. With
-    the option `fees`, the fill is a route: the best split after fees, of as much of the size as
+    the option `fees`, the fill is a route: the best split after fees, for as much of the size as
     known lots and minimums allow.
     """
 
@@ -541,7 +541,7 @@ class MemberTimes(Struct, frozen=True):
 
 
 class CrossingEntry(Struct, frozen=True, kw_only=True):
-    """A pair of exchanges: one bids more, after both fees, than the other asks.
+    """A pair of exchanges where one bids more, after both fees, than the other asks.
 
     An entry that `ended` has only the two exchanges and the duration.
     """

@@ -297,6 +297,7 @@ class ExchangeClient:
             transport=transport,
             verify=trusted_authorities(),
             headers={"Accept": "application/json", "User-Agent": "onebook"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )

@@ -202,6 +202,7 @@ class ExportJobs:
             transport=transport,
             verify=trusted_authorities(),
             headers={"User-Agent": "onebook", "Accept-Encoding": "identity"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )

@@ -114,7 +114,7 @@ class JointRun:
 
     @property
     def exports(self) -> list[PendingExport]:
-        """Exports of exchanges that this answer waits for, or does without."""
+        """Unfinished exports that this answer waits for, or omits."""
         return [each for run in self._runs for each in run.exports]
 
     @property

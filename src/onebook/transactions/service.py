@@ -148,9 +148,9 @@ class Transactions:
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
         unread_s: Seconds without read progress by the client before a streamed answer is ended.
-        collection: The collected records of the accounts; None: nothing is collected.
+        collection: The collected records of the accounts; None if there is no collection.
         live_limits: Intervals and bounds of live subscriptions.
-        exports: The exports of the adapters, closed with them; None: there are none.
+        exports: The exports of the adapters, closed with them; None if there are none.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Transactions:
         return tuple(adapter.entry for adapter in self._adapters.values())
 
     def forget_exports(self, exchange: str, environment: Environment) -> int:
-        """Delete the exports of an exchange's accounts on this host; return how many files."""
+        """Delete the exports of an exchange's accounts on this host; return the number of files."""
         if self._exports is None:
             return 0
         return self._exports.files.forget(exchange, environment.value)
