@@ -87,9 +87,7 @@ class UsageStatus:
     __pydantic_config__ = _DOCUMENTED
 
     limit_exceeded: bool
-    warning_threshold: Annotated[
-        bool, Field(description="True from 80 percent of the limit on.")
-    ]
+    warning_threshold: Annotated[bool, Field(description="True from 80 percent of the limit on.")]
     api_key_status: KeyStatus
 
 

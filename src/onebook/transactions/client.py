@@ -295,7 +295,6 @@ class ExchangeClient:
             limits=httpx.Limits(max_connections=api.connections_max),
             follow_redirects=False,
             transport=transport,
-            verify=trusted_authorities(),
             headers={"Accept": "application/json", "User-Agent": "onebook"},
             verify=trusted_authorities(environment=False),
             trust_env=False,

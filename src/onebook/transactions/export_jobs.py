@@ -200,7 +200,6 @@ class ExportJobs:
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             transport=transport,
-            verify=trusted_authorities(),
             headers={"User-Agent": "onebook", "Accept-Encoding": "identity"},
             verify=trusted_authorities(environment=False),
             trust_env=False,
