@@ -33,12 +33,22 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, View, canonical, canonicals, difference, iso, texts
+    from onebook.core._core import (
+        Book,
+        Packer,
+        View,
+        canonical,
+        canonicals,
+        difference,
+        iso,
+        texts,
+    )
 except ModuleNotFoundError as error:
     if error.name != "onebook.core._core":
         raise
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
+        Packer,
         View,
         canonical,
         canonicals,
@@ -76,6 +86,7 @@ __all__ = [
     "LevelShape",
     "Levels",
     "NumberError",
+    "Packer",
     "View",
     "canonical",
     "canonicals",

@@ -22,7 +22,7 @@ _json: Final = msgspec.json.encode
 class StreamMembers:
     """The instruments of a view, and their books that may be shown now."""
 
-    __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
+    __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale", "stale_json")
 
     def __init__(self, names: Sequence[str], instruments: list[Instrument | None]) -> None:
         self.names = names
@@ -31,6 +31,7 @@ class StreamMembers:
         self.cores: list[Book | None] = []
         self.live = False
         self.awaited = False  # the first snapshot of one of them is pending
+        self.stale: list[int] = []  # positions of the exchanges that are left out
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
@@ -41,9 +42,8 @@ class StreamMembers:
         self.cores = [book.core if book is not None else None for book in shown]
         self.live = bool(self.books)
         self.awaited = any(book is not None and book.health is Health.SYNCING for book in found)
-        self.stale_json = _json(
-            [name for name, book in zip(self.names, shown, strict=True) if book is None]
-        )
+        self.stale = [at for at, book in enumerate(shown) if book is None]
+        self.stale_json = _json([self.names[at] for at in self.stale])
 
     def shows(self, book: LiveBook) -> bool:
         """Return whether a book is shown: it is live, and of the same coin as the others.
@@ -59,12 +59,16 @@ class StreamMembers:
 
     def ages_json(self, now: float) -> bytes:
         """Return the milliseconds since the last data of each live exchange."""
-        return _json(
-            {
-                book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
-                for book in self.books
-            }
-        )
+        ages = zip(self.names, self.ages_ms(now), strict=True)
+        return _json({name: age for name, age in ages if age >= 0})
+
+    def ages_ms(self, now: float) -> list[int]:
+        """Return the milliseconds since the last data of each exchange; -1 if it is not live."""
+        ages = {
+            book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
+            for book in self.books
+        }
+        return [ages.get(name, -1) for name in self.names]
 
     def coverage_json(self) -> bytes:
         """The horizon of each live exchange: its outermost known bid and ask, null for a complete

@@ -22,6 +22,8 @@ BEST: Final = "best"
 CROSSING: Final = "crossing"
 FULL: Final = "full"
 DELTA: Final = "delta"
+JSON: Final = "json"
+PROTOBUF: Final = "protobuf"
 OBJECT: Final = "object"
 ARRAY: Final = "array"
 
@@ -147,5 +149,13 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             "text; 0 takes any profit.",
             "0.05",
             'a percentage as decimal text, such as "0.05"',
+        ),
+    ] = None
+    encoding: Annotated[
+        Literal["json", "protobuf"] | None,
+        about(
+            "protobuf: updates are binary frames by the schema `/onebook.proto`, a fraction of the "
+            "size; replies, statuses and errors stay JSON. Absent or json: JSON.",
+            "protobuf",
         ),
     ] = None
