@@ -88,7 +88,7 @@ export interface Filled {
   exact?: boolean;
   /** With `fees`: age of the oldest data among the exchanges of the split, in milliseconds. */
   oldest_ms?: string | null;
-  /** With `fees`: exchanges of the split whose lot, least amount or least notional is not known, so that their order may be refused. */
+  /** With `fees`: exchanges of the split whose lot, minimum amount or minimum notional is unknown; they may refuse the order. */
   unknown_rules?: string[];
 }
 
@@ -119,7 +119,7 @@ export interface Crossing {
   buy: string;
   sell: string;
   lastedMs: number;
-  /** The amount that can be traded at the least profit. */
+  /** The amount that can be traded at the minimum profit or better. */
   amount?: string;
   /** The highest price to pay, before the fee. */
   buyLimit?: string;
@@ -432,6 +432,62 @@ export interface TransactionPage {
   summary: { totalCount: number; byType: Record<string, number>; dateRange: Record<string, any> };
   /** Types of which records are missing that the exchange still has. */
   missing: Coverage[];
+  /** Transfers between the accounts, in answers of several accounts; null in others. */
+  ownTransfers: OwnTransfers | null;
+  /** The result of `verify`; null without it. */
+  verification: Verification | null;
+}
+
+/** Transfers between accounts of one request; the pairs of all pages are those of one answer. */
+export interface OwnTransfers {
+  /** Number of pairs decided on this page. */
+  count: number;
+  /** The first 10,000 of them. */
+  pairs: OwnTransfer[];
+  /** Number of records whose other side may be on the next page; 0 on the last one. */
+  open: number;
+  /** Ids of records that were given up because more than 150 were open; usually none. */
+  unmatched: string[];
+}
+
+/** A withdrawal from one account that is a deposit at another. */
+export interface OwnTransfer {
+  /** Ids of the two records. */
+  withdrawal: string;
+  deposit: string;
+  fromAccount: string;
+  toAccount: string;
+  asset: string;
+  amount: string;
+  /** What proves it: the transaction, the exchange's own id, or the address. */
+  evidence: "transaction" | "exchange" | "address";
+}
+
+/** Records compared with the exchange's balances. */
+export interface Verification {
+  /** Whether everything that was compared agrees; null if nothing was compared or a check is open. */
+  holds: boolean | null;
+  checks: {
+    name: string;
+    state: "holds" | "broken" | "open" | "not_checked";
+    checked: number;
+    broken: number;
+    open: number;
+    breaks: Record<string, any>[];
+    reason: string | null;
+  }[];
+  /** What the exchange's data cannot prove. */
+  unproven: { what: string; why: string }[];
+  /** The balance of each coin of a wallet over the range. */
+  ledger: Record<string, any>[];
+  orders: Record<string, any>;
+  grades: {
+    transactionType: string;
+    grade: "proven" | "partly_proven" | "contradicted" | "as_answered";
+    why: string | null;
+  }[];
+  /** In answers of several accounts: the verification of each. */
+  accounts?: Record<string, Verification>;
 }
 
 export interface Exchanges {

@@ -132,7 +132,7 @@ def test_fees_are_those_of_each_exchange_and_worsen_both_directions():
         assert found.after_fees(fees, Decimal("0.1")) == expected
         assert found.after_fees({**fees, "kraken": Decimal("0.1")}) == expected
         assert found.after_fees({}, Decimal(0)) == found.average
-        with pytest.raises(ValueError, match="No fee is given for kraken: name each"):
+        with pytest.raises(ValueError, match="No fee for kraken: name each"):
             found.after_fees(fees)
         with pytest.raises(ValueError, match="for kraken, okx"):
             found.after_fees({})

@@ -1,11 +1,12 @@
 """The compiled core: exact books and views; produces the same bytes as `reference`.
 
-Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h` and
-`_protobuf.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` merges
-the tops of many books, `_bins.h` groups one side by a price step, `_digits.h` prints numbers. This
-file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame,
-`_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON, `_packed.pxi` as protobuf with
-`_pack.h`, and `_canonical.pxi` formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
+Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
+`_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
+`_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
+prints numbers, `_pack.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
+`_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
+view as JSON and `_packed.pxi` as protobuf, and `_canonical.pxi` formats the numbers of account
+records. The interface is documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -28,7 +29,7 @@ from onebook.core._merge cimport (
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._levels cimport (
-    COLUMNS_MAX, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
+    COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
 from onebook.core._pack cimport Packed, field_size, packed_put, packed_reserve, put_field, put_varint
 from onebook.core._protobuf cimport message_levels
@@ -36,6 +37,7 @@ from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
     Row, Rows, Scan, scan_close, scan_open,
 )
+from onebook.core._sbe cimport group_rows
 from onebook.core._side cimport (
     Level, Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
     side_set, walk_next, walk_open,

@@ -50,7 +50,7 @@ class GatewaySupervisor(BookSupervisor, Protocol):
     """Subscriptions to books, and the state of exchanges."""
 
     def in_use(self) -> Collection[str]:
-        """The exchanges that are enabled."""
+        """The enabled exchanges."""
 
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""
@@ -195,8 +195,8 @@ def stream_key(
     fees = fees_of(_table(directory, options.fees, key_fees), accepted)
     if not fees.known:
         raise _bad(
-            f"fees: has no fee of any exchange of this view, which are {', '.join(fees.unknown)}; "
-            f'name them, or give "{OTHERS}", the fee of all that are not named.'
+            f"fees: no exchange of this view has a fee: {', '.join(fees.unknown)}; "
+            f'name them, or give "{OTHERS}", the fee for all others.'
         )
     rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
     with_fees = replace(canonical, fees=fees.known)

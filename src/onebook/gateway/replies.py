@@ -441,7 +441,7 @@ class Filled(Struct, frozen=True):
     """The cost of one size over the whole books, whatever `depth` and `group` are.
 
     The last level, if not used up, is filled from the exchange with the largest amount first. With
-    the option `fees`, the fill is a route: the best split after fees, of as much of the size as
+    the option `fees`, the fill is a route: the best split after fees, for as much of the size as
     known lots and minimums allow.
     """
 
@@ -504,8 +504,8 @@ class Filled(Struct, frozen=True):
     unknown_rules: Annotated[
         list[str] | UnsetType,
         about(
-            "With fees: exchanges of the split whose lot, least amount or least notional is not "
-            "known, so that their order may be refused."
+            "With fees: exchanges of the split whose lot, minimum amount or minimum notional is "
+            "unknown; they may refuse the order."
         ),
     ] = UNSET
 
@@ -551,7 +551,7 @@ class MemberTimes(Struct, frozen=True):
 
 
 class CrossingEntry(Struct, frozen=True, kw_only=True):
-    """A pair of exchanges: one bids more, after both fees, than the other asks.
+    """A pair of exchanges where one bids more, after both fees, than the other asks.
 
     An entry that `ended` has only the two exchanges and the duration.
     """
@@ -564,7 +564,8 @@ class CrossingEntry(Struct, frozen=True, kw_only=True):
     sell: Annotated[str, about("Where to sell.", "kraken")]
     lasted_ms: Annotated[int, about("Milliseconds since the update in which it began.", 240)]
     amount: Annotated[
-        float | UnsetType, about("The amount that can be traded at the least profit.", 0.35)
+        float | UnsetType,
+        about("The amount that can be traded at the minimum profit or better.", 0.35),
     ] = UNSET
     buy_limit: Annotated[
         float | UnsetType, about("The highest price to pay, before the fee.", 97312)
@@ -613,8 +614,9 @@ class BookData(Struct, frozen=True):
     stale_exchanges: Annotated[
         list[str],
         about(
-            "Exchanges that are left out, because their book is not live, is of another coin"
-            " (identity_conflict), or is that of another exchange in this view (shared_book).",
+            "Exchanges left out, because their book is not live, belongs to another coin "
+            "(identity_conflict), or is also the book of another exchange in this view "
+            "(shared_book).",
             ["kraken"],
         ),
     ]
@@ -828,14 +830,16 @@ class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fie
 
     exchange: Exchange
     total_transactions: Annotated[int, about("Records so far.", 120)]
-    came_to: Annotated[int, about("All newer records have been read, Unix ms.", 1_700_300_000_000)]
+    came_to: Annotated[
+        int, about("Time since which all records have been read, Unix ms.", 1_700_300_000_000)
+    ]
     start_time: StartTime
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
     timestamp: ActionTimestamp
     exports: Annotated[
         list[AwaitedExport] | UnsetType,
-        about("Exports that the exchange is making; the answer lacks what is in them."),
+        about("Exports that the exchange is still preparing; the answer lacks their records."),
     ] = UNSET
 
 

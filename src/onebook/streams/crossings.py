@@ -1,4 +1,4 @@
-"""The crossings of a stream: which pairs of exchanges cross after fees, and for how long."""
+"""Crossings of a stream: the pairs of exchanges that cross after fees, and how long they last."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ Pair = tuple[str, str]  # where to buy, where to sell
 
 
 class CrossingView:
-    """The crossings of one stream: its own merge of the books by net price."""
+    """The crossings of one stream, from a separate merge of its books by net price."""
 
     __slots__ = (
         "_factors",

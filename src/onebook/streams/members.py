@@ -1,4 +1,4 @@
-"""The exchanges of a view: which of their books are shown, and their state as JSON.
+"""The exchanges of a view: the books that are shown, and their state as JSON.
 
 Only books that are live and not quarantined are shown.
 """
@@ -48,8 +48,7 @@ class StreamMembers:
     def shows(self, book: LiveBook) -> bool:
         """Return whether a book is shown: it is live, and of the same coin as the others.
 
-        A view of one exchange shows its book whatever the coin. Of equal books only the first is
-        merged.
+        A view of a single exchange always shows its book. Of equal books only the first is merged.
         """
         if book.health is not Health.LIVE or book.mark is None or len(self.names) == 1:
             return book.health is Health.LIVE
@@ -103,7 +102,7 @@ def _times(times: ExchangeTimes) -> dict[str, object]:
 
 
 def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, str]:
-    """State, reason and detail of a book as a view reports them, given `StreamMembers.shows`.
+    """State, reason and detail of a book as reported by a view, given `StreamMembers.shows`.
 
     A live book with the identity guard's mark has the mark's reason, and is stale unless shown.
     """

@@ -51,8 +51,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         int,
         about(
             "Minimum milliseconds between two updates, from 10; the last state is always sent. "
-            "After a late update the next may follow after half of it. 0: each change at once; "
-            "changes that arrive together are one update.",
+            "After a late update, the next may follow after half this interval. 0: each change at "
+            "once; changes that arrive together are one update.",
             100,
             INTERVAL_MUST_BE,
             ge=0,
@@ -96,9 +96,9 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     within: Annotated[
         str | None,
         about(
-            "Only levels within so many basis points of the mid, as decimal text: bids not further "
-            "below and asks not further above it, at most `depth` a side. While a side of the view "
-            "is empty, the best price of the other is the reference. At most "
+            "Maximum distance of levels from the mid in basis points, as decimal text; at most "
+            "`depth` levels a side. While a side of the view is empty, the best price of the other "
+            "is the reference. At most "
             f"{WITHIN_MAX:,} and {WITHIN_DECIMALS_MAX} decimals.",
             "25",
             'basis points as decimal text, such as "25"',
@@ -136,17 +136,17 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     net: Annotated[
         bool,
         about(
-            "With `fees`: levels by the price after the fee. Implies `split`; each level also has "
-            "the price of each exchange before its fee, unless it is a bin of `group`.",
+            "With `fees`: order levels by price after the fee. Implies `split`; each level also "
+            "has the price of each exchange before its fee, unless it is a bin of `group`.",
             False,
         ),
     ] = False
     crossings: Annotated[
         str | None,
         about(
-            "With `fees`: add the pairs of exchanges of which one bids more than the other asks, "
-            "after both fees. The value is the least profit of an order in percent, as decimal "
-            "text; 0 takes any profit.",
+            "With `fees`: add the pairs of exchanges where one bids more than the other asks, "
+            "after both fees. The value is the minimum profit of an order in percent, as decimal "
+            "text; 0 accepts any profit.",
             "0.05",
             'a percentage as decimal text, such as "0.05"',
         ),

@@ -5,9 +5,9 @@ it is due, and encoded once for all of its clients. Work per exchange frame is c
 change of a book moves the clean streams of that book to a queue, and later changes find nothing to
 move. One timer empties the queue, in which the keys of clients take turns.
 
-Only live books are merged, without those that the identity guard quarantined or found to be equal
-to another of the view. A book that stops being merged makes its streams publish at once, whatever
-their interval, and every update names those left out.
+Only live books are merged; books that the identity guard quarantined, or found to be equal to
+another book of the view, are left out. A book that stops being merged makes its streams publish at
+once, whatever their interval, and every update names those left out.
 
 No sockets and no event loop: time and timers come from a `Clock`; the gateway's fan-out is the
 `Publisher` and knows the subscribers.
@@ -106,7 +106,7 @@ class Publisher(Protocol):
     """Fan-out of updates to clients; every call is synchronous and never waits for a reader."""
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Send an update of a stream; `full` builds the whole book of the same update number."""
+        """Send an update of a stream; `full` builds the whole book with the same update number."""
 
     def status(self, stream: Stream, payload: bytes) -> None:
         """Send a changed health of an exchange of the stream."""
@@ -215,8 +215,8 @@ class Streams:
     ) -> Callable[[], None]:
         """Answer once with the book of a key, without a subscription.
 
-        The answer is sent when a stream would have its first update: see `Opening`. Returns what to
-        call when the request is cancelled.
+        The answer is sent when a stream would have its first update: see `Opening`. Returns the
+        function that cancels the request.
         """
         now = self._clock.monotonic()
         members = StreamMembers(key.exchanges, self._instruments(key))
@@ -234,9 +234,9 @@ class Streams:
     def publish_now(self, stream: Stream) -> None:
         """Merge a stream for a request; changes are published to all of its subscribers.
 
-        Thus no client misses an update number. Nothing is merged within the interval (at most a
-        second) of the last update, so that one client's requests cost the others nothing. Changes
-        of a stream without an interval are published in the next turn anyway.
+        Thus no client misses an update number. Within the interval (at most a second) after an
+        update nothing is merged, so that one client's requests do not slow down the others. A
+        stream without an interval publishes its changes in the next turn anyway.
         """
         now = self._clock.monotonic()
         is_due = stream.due is not None and stream.due <= now

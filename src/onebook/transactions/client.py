@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from onebook.backoff import TryAgain, retried
 from onebook.clock import Clock
 from onebook.inflate import TooLong, Uninflatable
-from onebook.rest import Answer, NoCookies, Wire
+from onebook.rest import Answer, NoCookies, Wire, trusted_authorities
 from onebook.transactions import metrics
 from onebook.transactions.adapter import (
     HOST_FIELD,
@@ -296,6 +296,7 @@ class ExchangeClient:
             follow_redirects=False,
             transport=transport,
             headers={"Accept": "application/json", "User-Agent": "onebook"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )

@@ -201,7 +201,7 @@ FAULTS = [
     (cut, "sent a damaged export of 2025 Q3: it is not an intact zip archive"),
     (table(lambda text: text[: len(text) * 2 // 3]), "its table ends within row"),
     (table(lambda text: text.replace("balChg", "change")), "its table lacks the columns balChg"),
-    (respond(302, headers={"location": "https://elsewhere/"}), "leads to another host"),
+    (respond(302, headers={"location": "https://elsewhere/"}), "on an unknown host"),
     (respond(418), "OKX returned HTTP 418 for the export of 2025 Q3."),
     (respond(502), "on a host that cannot be reached."),
     (unreachable, "on a host that cannot be reached."),

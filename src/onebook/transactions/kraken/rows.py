@@ -54,7 +54,7 @@ class LedgerRow(Struct, frozen=True, gc=False):
         refid: Reference shared by the rows of one event; some products reuse it.
         native_type: Type and subtype in one text.
         meaning: What type, subtype and sign mean.
-        native: The asset id, which stands for `currency` and `wallet`.
+        native: The asset id, from which `currency` and `wallet` follow.
         amount: The signed change without the fee.
         incoming: Whether the amount is zero or above.
         fee: Positive if charged, negative if refunded.

@@ -12,8 +12,8 @@ accounts has two or more bills. A group of bills (see `group_key`) becomes recor
 Deposits and withdrawals have records in their own lists (`funds`): their bill is a line that names
 that record (`matching`), or has its own record if the lists lack it.
 
-The amount moved is `balChg` alone, which is exact: `sz` is cut to the decimals of the coin. The id
-of a fill is derived from its instrument, order and trade; that of every other event from the
+The amount moved is always `balChg`, which is exact; `sz` is truncated to the decimals of the coin.
+The id of a fill is derived from its instrument, order and trade; that of every other event from the
 smallest id of its bills.
 """
 

@@ -1,7 +1,7 @@
 """Mapping of fills: the bills of one fill to its record; pure.
 
 - On a spot market: the amounts given and received, each fee in its own coin. The quote of a USD
-  market can be any of several dollars; a third coin is the one that the fee was paid in.
+  market can be any of several dollars; a third coin is the coin of the fee.
 - Of a contract: the fill with its fee, and a separate record with the realised P&L. An option has a
   price, which is paid by the fill itself.
 
@@ -440,7 +440,7 @@ def _realised_pattern(
 
 
 def unbooked(fill: ListedFill, context: BillContext) -> Record:
-    """Map a fill without a bill, which therefore moved nothing that is known."""
+    """Map a fill without a bill, so that no movement of money is known."""
     row = fill.row
     market = context.markets.find(CATEGORIES[fill.inst_type], fill.inst_id)
     side = str(row["side"]) if row.get("side") in DIRECTIONS else None
@@ -474,7 +474,7 @@ def unbooked(fill: ListedFill, context: BillContext) -> Record:
 
 
 def fill_difference(record: Record, bill: Bill, fill: ListedFill) -> tuple[str, str, str] | None:
-    """How a fill in bills differs from the list of fills: field, bills' figure, list's figure.
+    """How the bills and the list of one fill differ: field, bills' figure, list's figure.
 
     Amounts of bills have more digits than the decimals of their coin.
     """

@@ -159,7 +159,7 @@ def withdrawal(row: Row, context: BillContext) -> Record:
 
 
 def bank_deposit(row: Row, context: BillContext) -> Record:
-    """A row of the list of deposits from a bank, which only decorates its bill.
+    """A row of the list of bank deposits, which only adds details to its bill.
 
     Raises:
         ValueError, LookupError, TypeError, ArithmeticError: It has no id, coin, amount or time.
@@ -199,7 +199,7 @@ def _bank_order(row: Row, context: BillContext, kind: str) -> Record:
 
 
 def decorated(record: Record, order: Record) -> Record:
-    """A deposit or withdrawal that a bill alone has, with what the bank's order says."""
+    """A deposit or withdrawal known only from its bill, with details of the bank order."""
     method = order.description.desc.rpartition(" ")[2]
     return replace(
         record,

@@ -59,13 +59,13 @@ class Bill(Struct, frozen=True, gc=False):
     """One bill of either account; the funding account has only the first fields.
 
     Args:
-        native: Account and id in one text: each account counts for itself.
+        native: Account and id in one text, because each account numbers its own bills.
         native_type: Account, type and subtype in one text.
         meaning: What its codes mean.
         incoming: Whether the balance grew, or stayed.
         change: The signed change of the balance.
         balance: The balance of the currency after it; None if absent.
-        fee: The part of the change that is a fee, with OKX's sign: a negative fee was paid.
+        fee: The fee in the change, with OKX's sign: a negative fee was paid.
         gross: The change without the fee.
         pnl: The P&L of a position; "0" if there is none.
     """
