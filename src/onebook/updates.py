@@ -3,6 +3,7 @@
 `onebook.proto` is the published schema; a test compares it with these fields.
 """
 
+from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import (
@@ -14,6 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 SCHEMA: Final = "onebook.proto"
+SCHEMA_FILE: Final = Path(__file__).with_name(SCHEMA)
 
 # Fields by number: a name, its type, and whether it is a list or may be absent.
 _SIDE: Final = {

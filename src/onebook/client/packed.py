@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from onebook.client.failures import Unavailable
 from onebook.orderbook import EXACT, BookLevel, NetLevel
-from onebook.updates import Update
 
 SCALE_MAX = 40  # decimals; a service sends at most 18, and those of a fee
 
@@ -27,6 +24,11 @@ def decode(frame: bytes) -> Any:
     Raises:
         Unavailable: It is none.
     """
+    # Imported when needed: the library of protobuf takes longer than the rest of the client.
+    from google.protobuf.message import DecodeError
+
+    from onebook.updates import Update
+
     try:
         return Update.FromString(frame)
     except DecodeError:

@@ -3,7 +3,7 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers, `_pack.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
+prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
 `_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
 view as JSON and `_packed.pxi` as protobuf, and `_canonical.pxi` formats the numbers of account
 records. The interface is documented in `_core.pyi` and `types`.
@@ -31,7 +31,7 @@ from onebook.core._merge cimport (
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
-from onebook.core._pack cimport Packed, field_size, packed_put, packed_reserve, put_field, put_varint
+from onebook.core._packed cimport Packed, field_size, packed_put, packed_reserve, put_field, put_varint
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,

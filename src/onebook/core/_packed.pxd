@@ -1,8 +1,8 @@
-"""Declarations of `_pack.h`: lists of numbers as packed protobuf fields."""
+"""Declarations of `_packed.h`: lists of numbers as packed protobuf fields."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
-cdef extern from "_pack.h" nogil:
+cdef extern from "_packed.h" nogil:
     ctypedef struct Packed:
         uint8_t *start
         uint8_t *at

@@ -1,6 +1,6 @@
 /* Protobuf encoder: lists of numbers as packed fields. The schema is `onebook.proto`. */
-#ifndef ONEBOOK_PACK_H
-#define ONEBOOK_PACK_H
+#ifndef ONEBOOK_PACKED_H
+#define ONEBOOK_PACKED_H
 
 #include <stdbool.h>
 #include <stdint.h>
