@@ -150,6 +150,7 @@ def state_of(book: Any) -> tuple[Any, ...]:
         book.ask_count,
         book.crossed,
         book.best(),
+        book.best_pairs(),
         book.top(30_000),
         [*book.ladder(0)],
         [*book.ladder(1)],

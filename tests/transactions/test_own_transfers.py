@@ -1,7 +1,8 @@
 """Transfers between the accounts of one owner: found, never guessed, and right in every tax file.
 
 Three random accounts, of Bybit, Kraken and OKX, send each other coins; their oracles know what each
-gained. `ONEBOOK_ACCOUNTS=100` reads more of them than the suite does.
+gained. `ONEBOOK_ACCOUNTS=100` reads more of them than the suite does, `ONEBOOK_ACCOUNTS_FROM=7`
+begins at another seed.
 """
 
 import os
@@ -55,21 +56,27 @@ from transactions.test_random_accounts import TOKENS_TO_MS, passing
 FROM_MS = NOW_MS - 120 * DAY_MS
 BYBIT_FROM_MS = NOW_MS - 75 * DAY_MS  # as long as it has listed its leverage tokens
 FAULTLESS = 0  # an exchange of this seed fails nowhere, and books nothing while it is read
-SEEDS = range(0, 2 * int(os.environ.get("ONEBOOK_ACCOUNTS", "2")), 2)  # odd ones have damaged rows
+FROM = 2 * int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
+# Odd ones have damaged rows.
+SEEDS = range(FROM, FROM + 2 * int(os.environ.get("ONEBOOK_ACCOUNTS", "2")), 2)
 HOUR_MS = 3_600_000
 SECRET = "c2VjcmV0"
 
 
 class Owner:
-    """Three accounts, and the transfers between them."""
+    """Three accounts, and the transfers between them.
 
-    def __init__(self, seed: int) -> None:
-        to_ms = NOW_MS - 1
-        self.kraken = RandomKraken(seed, from_ms=FROM_MS, to_ms=to_ms)
-        self.okx = RandomOkx(seed, from_ms=FROM_MS, to_ms=to_ms)
-        self.bybit = RandomAccount(
-            seed, from_ms=BYBIT_FROM_MS, to_ms=to_ms, tokens_to_ms=TOKENS_TO_MS
-        )
+    Args:
+        from_ms: Their oldest time; Bybit's is as old as its lists of leverage tokens by default.
+    """
+
+    def __init__(
+        self, seed: int, *, from_ms: int = FROM_MS, bybit_ms: int = BYBIT_FROM_MS,
+        to_ms: int = NOW_MS - 1, tokens_to_ms: int = TOKENS_TO_MS,
+    ) -> None:  # fmt: skip
+        self.kraken = RandomKraken(seed, from_ms=from_ms, to_ms=to_ms)
+        self.okx = RandomOkx(seed, from_ms=from_ms, to_ms=to_ms)
+        self.bybit = RandomAccount(seed, from_ms=bybit_ms, to_ms=to_ms, tokens_to_ms=tokens_to_ms)
         for account, events in ((self.kraken, 60), (self.okx, 60), (self.bybit, 40)):
             account.fill(events)
         self.known: Counter[tuple[str, str, str, str]] = Counter()  # what is a transfer for sure

@@ -252,6 +252,22 @@ cdef class Book:
         ]
         return bids, asks
 
+    def best_pairs(self):
+        """Return the best bid and ask as level text in the shape `PAIRS`."""
+        return self.best_pair(0), self.best_pair(1)
+
+    cdef bytes best_pair(self, int side):
+        cdef char text[NUMBER_ROOM * 3]
+        cdef char *out
+        cdef const Level *best
+        if self.sides[side].count == 0:
+            return b"[]"
+        best = side_best(&self.sides[side])
+        out = put_decimal(put(text, b'[["'), <uint64_t>llabs(best.key), self.price_scale)
+        out = put_decimal(put(out, b'","'), <uint64_t>best.amount, self.amount_scale)
+        out = put(out, b'"]]')
+        return PyBytes_FromStringAndSize(text, out - text)
+
     def ladder(self, int side):
         """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""
         if side != 0 and side != 1:

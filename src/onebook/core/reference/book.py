@@ -211,6 +211,14 @@ class Book:
             decimal_text(asks[0], self.price_scale) if asks else None,
         )
 
+    def best_pairs(self) -> tuple[bytes, bytes]:
+        """Return the best bid and ask as level text in the shape `PAIRS`."""
+        bids, asks = (
+            b'[["%b","%b"]]' % tuple(text.encode() for text in side[0]) if side else b"[]"
+            for side in self.top(1)
+        )
+        return bids, asks
+
     def top(self, count: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Return up to `count` levels a side as (price, amount) text, best first."""
         bids, asks = ([*islice(self.ladder(side), max(0, count))] for side in (0, 1))

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from onebook.core import Book
 from onebook.core.types import PAIRS, LevelError, LevelShape
 from onebook.exchanges.kit.contract import (
-    NO_LEVELS,
     NOTHING,
     UNTIMED,
     Acknowledged,
@@ -548,8 +547,8 @@ class Shallow:
             refused = "unreadable"
         if refused is not None:
             return None
-        bids, asks = book.top(1)
-        return TopOfBook(change.instrument, change.sequence, _side(bids), _side(asks), at=change.at)
+        bids, asks = book.best_pairs()
+        return TopOfBook(change.instrument, change.sequence, bids, asks, at=change.at)
 
     def _start(self) -> tuple[Output, ...]:
         """Request the whole book, unless it was lost too often."""
@@ -559,11 +558,6 @@ class Shallow:
             return NOTHING
         self._starts_left -= 1
         return (self._again,)
-
-
-def _side(levels: list[tuple[str, str]]) -> bytes:
-    """Return a side of at most one level as pairs."""
-    return b'[["%b","%b"]]' % tuple(text.encode() for text in levels[0]) if levels else NO_LEVELS
 
 
 class QuietBook(WholeBooks):
