@@ -53,9 +53,14 @@ def scales_of(update: Any) -> Scales:
 
 
 class LevelReader:
-    """Makes levels from the numbers of a side, for one table of exchanges."""
+    """Makes levels from the numbers of a side, for one subscription with its table of exchanges.
+
+    `scales` are those of its last whole book, `time_us` is the time of its last update.
+    """
 
     def __init__(self, table: Sequence[str]) -> None:
+        self.scales = Scales(0, 0, 0)
+        self.time_us = 0
         self._table = tuple(table)
         self._names: dict[int, tuple[str, ...]] = {0: ()}  # by bits; at most as many as seen
 
@@ -74,12 +79,13 @@ class LevelReader:
         """Return the ages by exchange, of those that have one."""
         return {name: age for name, age in zip(self._table, ages_ms, strict=False) if age >= 0}
 
-    def levels(self, side: Any, sign: int, scales: Scales) -> list[BookLevel]:
+    def levels(self, side: Any, sign: int) -> list[BookLevel]:
         """Return the levels of a side; prices rise with a `sign` of 1 and fall with -1.
 
         Raises:
             Unavailable: The lists do not belong together.
         """
+        scales = self.scales
         amounts, members = side.amounts, side.members
         if len(amounts) != len(side.prices) or len(members) not in (0, len(amounts)):
             raise broken("has lists of different lengths")

@@ -11,7 +11,7 @@ from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from onebook.client.packed import LevelReader, Scales, number_of, scales_of
+from onebook.client.packed import LevelReader, number_of, scales_of
 from onebook.client.shapes import exact
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
@@ -138,8 +138,6 @@ class BookView(OrderBookState):
     skipped: int = 0
     times: BookTimes | None = None
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
-    _scales: Scales = field(default=Scales(0, 0, 0), repr=False, compare=False)
-    _sent_us: int = field(default=0, repr=False, compare=False)  # of the last binary update
 
     @property
     def number(self) -> int:
@@ -273,12 +271,11 @@ class BookView(OrderBookState):
         if changed:
             if update.update_number != self.update_number + 1:
                 return False
-            self._sent_us += update.elapsed_us
+            reader.time_us += update.elapsed_us
         else:
-            self._scales = scales_of(update)
-            self._sent_us = update.time_us
-        bids = reader.levels(update.bids, -1, self._scales)
-        asks = reader.levels(update.asks, 1, self._scales)
+            reader.scales = scales_of(update)
+            reader.time_us = update.time_us
+        bids, asks = reader.levels(update.bids, -1), reader.levels(update.asks, 1)
         if changed:
             bids = sorted(_joined(self.bids, bids), key=_price, reverse=True)
             asks = sorted(_joined(self.asks, asks), key=_price)
@@ -289,7 +286,7 @@ class BookView(OrderBookState):
         self.stale_exchanges = reader.names(update.stale)
         more = exact(update.more) if update.more else {}
         self._take_extras({"ages": reader.ages(update.ages_ms), **more})
-        self.timestamp = iso_us(self._sent_us)
+        self.timestamp = iso_us(reader.time_us)
         self.update_number = update.update_number
         self.skipped = update.skipped
         return not update.HasField("checksum") or update.checksum == self.checksum()
