@@ -35,6 +35,7 @@ COMPILED: bool
 try:
     from onebook.core._core import (
         Book,
+        Conversion,
         Packer,
         View,
         canonical,
@@ -48,6 +49,7 @@ except ModuleNotFoundError as error:
         raise
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
+        Conversion,
         Packer,
         View,
         canonical,
@@ -81,6 +83,7 @@ __all__ = [
     "ChecksumLayout",
     "ChecksumNumber",
     "ChecksumOrder",
+    "Conversion",
     "LevelError",
     "LevelForm",
     "LevelShape",
