@@ -14,7 +14,7 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
-from onebook.fees import FEE_MAX, NO_FEES, OTHERS, TakerFees, fee_text, fees_of, named_table
+from onebook.fees import NO_FEES, OTHERS, TakerFees, fees_of, least_profit, named_table
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
@@ -389,15 +389,9 @@ def _least_profit(percent: str) -> str:
         CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
-        shortest = fee_text(percent)
-    except ValueError:
-        shortest = "-"
-    if shortest.startswith("-"):
-        raise _bad(
-            f'crossings: must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
-            f"{shown(percent)}."
-        )
-    return shortest
+        return least_profit(percent)
+    except ValueError as error:
+        raise _bad(f"crossings: {error}") from None
 
 
 def _within(distance: str | None) -> str | None:
