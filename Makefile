@@ -22,7 +22,7 @@ AXE := axe-core@4.14.1
 
 .DEFAULT_GOAL := help
 .PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
-	soak soak-crash soak-dev soak-fuzz soak-sockets soak-worlds test
+	soak soak-accounts soak-crash soak-dev soak-fuzz soak-sockets soak-worlds test
 
 help: ## list these commands
 	@echo "Commands (each makes the environment $(VENV) that it needs):"
@@ -77,7 +77,7 @@ reference: $(BIN)/.installed-dev ## write docs/reference from the code and its t
 bench: ## measure Onebook beside other libraries (in an environment of its own)
 	$(PYTHON) bench/run.py
 
-soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds ## all long tests, one after the other (hours)
+soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds soak-accounts ## all long tests, one after the other (hours)
 
 SOAK := ONEBOOK_AUTOBAHN=all ONEBOOK_BIG=1 $(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES)
 soak-sockets: $(BIN)/.installed-dev ## what `make test` leaves out: all exchanges over sockets, Autobahn, axe
@@ -96,6 +96,13 @@ soak-crash: $(BIN)/.installed-dev ## kill a node at 200 points of time and count
 soak-worlds: $(BIN)/.installed-dev ## 10,000 simulated worlds and 300 random swarms (SEEDS=0:10000)
 	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/proofs
 	ONEBOOK_SWARMS=300 ONEBOOK_SWARM_ACTS=300 $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/swarm
+
+soak-accounts: $(BIN)/.installed-dev ## 400 random accounts of each exchange, from a new seed (SEED=7 repeats one)
+	ONEBOOK_ACCOUNTS=$(or $(ACCOUNTS),400) ONEBOOK_ACCOUNTS_FROM=$(or $(SEED),$$RANDOM) $(BIN)/python -m pytest \
+		--numprocesses=auto --dist=worksteal -m "soak or not soak" tests/transactions/kraken/test_random.py \
+		tests/transactions/okx/test_random.py tests/transactions/okx/test_random_exports.py \
+		tests/transactions/test_own_transfers.py tests/transactions/test_random_accounts.py \
+		tests/transactions/test_random_kraken.py
 
 mutations: $(BIN)/.installed-dev ## put defects of the past back, one by one: each must fail its test (ONLY=name)
 	$(BIN)/python tests/mutations.py $(ONLY)

@@ -6,6 +6,7 @@ lots of 0.00001. Frames are printed as the exchanges print them.
 """
 
 import random
+import struct
 from bisect import insort
 from collections.abc import Sequence
 from itertools import accumulate
@@ -109,6 +110,17 @@ def binance(bids: Side, asks: Side, number: int) -> bytes:
         '{"stream":"btcusdt@depth@100ms","data":{"e":"depthUpdate","E":1633998512068,"s":"BTCUSDT",'
         f'"U":{number},"u":{number},"b":[{_pairs(bids, (8, 8))}],"a":[{_pairs(asks, (8, 8))}]}}}}'
     ).encode()
+
+
+def binance_sbe(bids: Side, asks: Side, number: int) -> bytes:
+    """A DepthDiff event in Simple Binary Encoding; ticks and lots are its mantissas at 10^-8."""
+    groups = b"".join(
+        struct.pack("<HH", 16, len(side))
+        + b"".join(struct.pack("<qq", p * 10**8 // TICKS, q * 10**8 // LOTS) for p, q in side)
+        for side in (bids, asks)
+    )
+    block = struct.pack("<qqqbb", 1_633_998_512_068_000, number, number, -8, -8)
+    return struct.pack("<HHHH", len(block), 10_003, 1, 0) + block + groups + b"\x07BTCUSDT"
 
 
 def binance_snapshot(bids: Side, asks: Side) -> bytes:

@@ -49,9 +49,17 @@ class Feed:
     """
 
     def __init__(
-        self, protocol: str, snapshot: Snapshot, shared: Books | None = None, *, name: str = ""
+        self,
+        protocol: str,
+        snapshot: Snapshot,
+        shared: Books | None = None,
+        *,
+        name: str = "",
+        channel: str = "",
     ) -> None:
         exchange = EXCHANGES[protocol]
+        if channel:
+            exchange = exchange.channels[channel]
         self.instrument = Instrument(name or protocol, "BTC/USDT", NATIVE[protocol])
         self.books = Books() if shared is None else shared
         levels_max = exchange.depth if exchange.truncate else 20_000

@@ -16,6 +16,7 @@ from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.outbox import Request, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.fusing import TopCounts
 from onebook.simulator import DIALECTS
 from onebook.simulator.kit.board import (
     ExchangeBoard,
@@ -106,13 +107,35 @@ class Simulated:
                 pass
         return changed
 
+    def move(self) -> None:
+        """Move the market by one state, without sending it."""
+        for _ in self.market.step(self.name, {self.listing.symbol}):
+            pass
+
+    def tops_of(self, client: Client, now: Now) -> list[bytes]:
+        """The frames of the newest best prices as a client gets them; none if they are equal."""
+        keys = [*client.topics.values()]
+        frames = [frame for key, frame in self.board.collect(self._dialect, now) if key in keys]
+        return _encoded(each for frame in frames for each in client.formed([frame], frame))
+
+    def depth_of(self, client: Client, now: Now) -> list[bytes]:
+        """The frames of the depth with all states since the last."""
+        window = self.window(client)
+        assert window is not None
+        frames = []
+        while (changes := window.advance()) is not None:
+            frames += self.frames_of(client, window, changes, now)
+        return frames
+
     def _changed(self) -> list[tuple[PublishedBook, TextChanges]]:
         changes = [(window, window.advance()) for window in self.board.followed()]
         return [(window, each) for window, each in changes if each is not None]
 
-    def frames_of(self, client: Client, window: PublishedBook, changes: TextChanges) -> list[bytes]:
+    def frames_of(
+        self, client: Client, window: PublishedBook, changes: TextChanges, now: Now = NOW
+    ) -> list[bytes]:
         """The frames of a change as a client gets them, with its own numbers if it has such."""
-        frame = self._dialect.delta(window, changes, NOW)
+        frame = self._dialect.delta(window, changes, now)
         return _encoded(client.formed([frame], frame))
 
 
@@ -131,6 +154,7 @@ class Ours:
         self._exchange = case.exchange
         self._simulated = simulated
         self._heard: list[Heard] = []
+        self.tops = TopCounts()
         body = self._exchange.instruments_body
         method = "GET" if body is None else "POST"
         listed = self._exchange.parse_instruments(
@@ -153,7 +177,8 @@ class Ours:
     def _made(self) -> tuple[FeedSession, LiveBook]:
         books, exchange = Books(), self._exchange
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
-        book = books.open(self._instrument, levels_max=levels_max)
+        tops = self.tops if exchange.tops else None
+        book = books.open(self._instrument, levels_max=levels_max, window=exchange.depth, tops=tops)
         session = FeedSession(
             exchange, [self._instrument], books=books,
             stats=ExchangeStats(exchange.name), jitter=lambda: 0.0,

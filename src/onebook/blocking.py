@@ -145,7 +145,7 @@ class LoopThread:
 
 
 class BlockingIterator(Iterator[T]):
-    """Iterates over an asynchronous iterator; like it, it continues after an exception.
+    """Iterates over an asynchronous iterator, and like it continues after an exception.
 
     Close it, or drop the last reference, as the end of a `for` does.
     """
@@ -185,7 +185,7 @@ class BlockingIterator(Iterator[T]):
 class BlockingBooks(Generic[State]):
     """Live order books for programs without asyncio, to be used in `with`.
 
-    All methods are those of the asynchronous books.
+    It has all methods of the asynchronous books.
     """
 
     def __init__(self, books: AsyncBooks[State], thread: LoopThread | None = None) -> None:

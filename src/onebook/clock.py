@@ -1,4 +1,4 @@
-"""Clock and timers, when periodic work is due, and times as text: ISO 8601 in UTC, HTTP dates."""
+"""Clocks and timers, the due times of periodic work, and times as text (ISO 8601, HTTP dates)."""
 
 import asyncio
 import heapq
@@ -18,8 +18,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 def next_tick(now: float, interval_s: float) -> float:
     """Return a multiple of the interval, half an interval to one and a half after `now`.
 
-    Timers on multiples fire together, so that a process, and the processes of a machine, wake less
-    often. Half an interval is left because a timer of uvloop may be a millisecond early.
+    Timers on multiples fire together, so a process, and all processes of a machine, wake less
+    often. The minimum of half an interval allows for uvloop timers that fire a millisecond early.
     """
     return (round(now / interval_s) + 1) * interval_s
 
@@ -28,15 +28,15 @@ class Handle(Protocol):
     """A scheduled callback."""
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel the callback."""
 
 
 class Clock:
     """Monotonic and wall time of this machine, timers and sleeping.
 
-    Code that does I/O takes a clock as an argument; sans-I/O code takes times. `monotonic` is the
-    clock behind the event loop's time, so that callbacks agree with it; the loop's own is cut to
-    milliseconds on uvloop, and round trips are shorter than that.
+    Code that does I/O takes a clock as an argument; sans-I/O code takes times. `monotonic` reads
+    the clock behind the event loop's time, so both agree. It does not use `loop.time()`, which
+    uvloop truncates to milliseconds, longer than many round trips.
     """
 
     # Static, so that `clock.monotonic` is the C function itself: the data path binds it once.
@@ -97,7 +97,7 @@ class ManualClock(Clock):
             timer.cancel()
 
     def move_to(self, now_s: float) -> None:
-        """Let time pass; callbacks run in order, each at its own time."""
+        """Advance the time and run due callbacks in order, each at its own time."""
         while self._timers and self._timers[0][0] <= now_s:
             when_s, _, timer = heapq.heappop(self._timers)
             self.now_s = max(self.now_s, when_s)
@@ -122,7 +122,7 @@ def iso_ms(at_ms: int) -> str:
     """Print Unix milliseconds as ISO 8601 with milliseconds and `Z`.
 
     Raises:
-        ValueError: The time is outside the years 1 to 9999, the only ones that ISO 8601 has.
+        ValueError: The time is outside the years 1 to 9999, the range of ISO 8601.
     """
     seconds, rest = divmod(at_ms, 1_000)
     return f"{_whole_second(seconds)}.{rest:03d}Z"

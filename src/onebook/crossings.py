@@ -1,7 +1,7 @@
-"""Crossings: what buying on one exchange and selling on another leaves after both fees.
+"""Crossings: the profit of buying on one exchange and selling on another, after both fees.
 
-Pure functions over levels in integers. The cheapest asks are paired with the dearest bids, by net
-prices, for as long as the pair leaves the least profit; no other pairing earns more in total.
+Pure functions over integer levels. The lowest asks are paired with the highest bids, by net price,
+as long as a pair yields the minimum profit; no other pairing earns more in total.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ PERCENT: Final = 100 * 10**PERCENT_DECIMALS
 
 
 class Crossing(NamedTuple):
-    """Two exchanges of which one bids more, after fees, than the other asks.
+    """A pair of exchanges: one bids more, after fees, than the other asks.
 
-    They are the same exchange if it pays rebates that exceed its spread.
-    `amount` can be bought at `buy` for at most `buy_limit` and sold at `sell` for at least
-    `sell_limit`, both before fees. `gross` and `profit` are what that leaves in the quote currency,
-    before and after fees; `percent` is the profit in percent of what is paid, rounded down.
+    Both are the same exchange if its rebates exceed its spread. `amount` can be bought at `buy` for
+    at most `buy_limit` and sold at `sell` for at least `sell_limit`, both before fees. `gross` and
+    `profit` are the profit in the quote currency, before and after fees; `percent` is the profit in
+    percent of what is paid, rounded down.
     """
 
     buy: str
@@ -66,10 +66,10 @@ def crossings(asks: RouteSide, bids: RouteSide, names: Sequence[str], least: str
     """Return the pairs of exchanges that cross after fees, the most profitable first.
 
     Args:
-        asks: What can be bought.
-        bids: What can be sold to, at the same scales.
+        asks: The levels to buy from.
+        bids: The levels to sell to, at the same scales.
         names: The exchanges by member number.
-        least: The least profit of each matched order, in percent of its price after fees.
+        least: Minimum profit of each matched order, in percent of its price after fees.
     """
     price_scale, amount_scale = asks.price_scale, asks.amount_scale
     mantissa, least_scale = fee_percent(least)

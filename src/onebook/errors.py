@@ -104,7 +104,7 @@ class AccountSuspended(OnebookError):
 
 
 class ApiKeyNotFound(OnebookError):
-    """The key in the path of /data-usage is unknown; elsewhere that is invalid_api_key."""
+    """The key in the path of /data-usage is unknown; other endpoints return invalid_api_key."""
 
     code, status = "api_key_not_found", 404
 

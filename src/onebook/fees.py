@@ -1,7 +1,7 @@
 """Taker fees: tables in percent by exchange, checked and in canonical form.
 
-A fee is decimal text of percent, negative for a rebate. `"*"` is the fee of every exchange that
-a table does not name. An exchange without a fee has no net price: it is never taken to be free.
+A fee is decimal text of percent, negative for a rebate. `"*"` is the fee of every exchange that a
+table does not name. An exchange without a fee has no net price: a missing fee never counts as zero.
 """
 
 import re
@@ -36,7 +36,7 @@ NO_FEES: Final = TakerFees()
 
 
 class ExchangeFees(NamedTuple):
-    """The fees of some exchanges: those with one, and the names of those without."""
+    """The fees of a set of exchanges, and the names of the exchanges that have none."""
 
     known: TakerFees
     unknown: tuple[str, ...]
@@ -124,8 +124,8 @@ def least_profit(percent: str) -> str:
 def fee_factors(fees: Iterable[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return fees in percent as factors on prices: net price = price x factor x 10^-scale.
 
-    The scale is first. Each fee has a factor for the bids, which a seller takes, and one for the
-    asks: a fee lowers what a seller gets and raises what a buyer pays.
+    The scale is first. Each fee has two factors, one for bids and one for asks: it lowers the price
+    that a seller receives and raises the price that a buyer pays.
     """
     found = [fee_percent(fee) for fee in fees]
     decimals = max((scale for _, scale in found), default=0)

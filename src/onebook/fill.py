@@ -1,8 +1,8 @@
 """The cost of buying or selling a size against merged levels: average, worst price and split.
 
-Pure and exact: levels come in as integers, and every figure but the average, which is a quotient,
-is exact. A level that is only partly needed is taken from the exchange with the largest amount
-first, by name where amounts are equal. Fees are not included: `onebook.routes` has those.
+Pure and exact: levels are integers, and every figure is exact except the average, which is a
+quotient. If only part of a level is needed, the exchange with the largest amount is used first;
+equal amounts are ordered by name. Fees are not included; see `onebook.routes`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,15 +49,15 @@ class FillPart(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """The simulated execution of a market order against the known levels.
+    """A simulated market order against the known levels.
 
     `size` is the requested amount or, with `by` "notional", the requested amount of quote currency.
     `amount` and `notional` are the filled part: all of the size if `complete`. An amount that
     follows from a notional is cut to 18 decimals. `average` is `notional` / `amount`, rounded to 18
     digits; `worst` is the last price; both are None if a side is empty. `levels` counts the prices
-    in use, at most 500. `uncovered` are the exchanges whose book is not known as far as the worst
-    price or, of an incomplete fill, to its end: they may have more, so that the real cost can be
-    lower. `split` is by exchange.
+    in use, at most 500. `uncovered` lists exchanges whose known levels end before the worst price,
+    or before the book's end if the fill is incomplete: they may have more levels, so the real cost
+    can be lower. `split` is by exchange.
     """
 
     direction: Direction

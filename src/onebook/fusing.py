@@ -1,9 +1,9 @@
-"""Fuses the fast best bid and ask of an exchange with its depth, by the exchange's own numbers.
+"""Combines an exchange's fast best bid and ask with its depth, by the exchange's own numbers.
 
 Some exchanges send their best prices at once and their depth every 100 ms. If both channels number
-the states of a market with one counter, the newest top can be shown over the levels and stays
-exact: the message with the higher number is the later state, whichever arrived first. The levels
-are not changed, so their chain and checksums depend only on the depth channel.
+the states of a market with one counter, the newest top can be shown over the levels without losing
+exactness: the higher number is the later state, whichever message arrived first. The levels are not
+changed, so their chain and checksums depend only on the depth channel.
 
 `Fusing` decides which top is shown over a book, and `core.Book` stores it (`overlay`). No clock.
 The evidence for each exchange is in docs/explanation/freshness.md.
@@ -55,8 +55,8 @@ class TopCounts:
 class Fusing:
     """Decides which top may be shown over one book.
 
-    Tops are shown once the counters are seen to be one: the depth passed the number of a top with
-    its next change. So numbers of another counter are never shown, nor are those from before the
+    Tops are shown only once both channels have proven to share a counter: a change of the depth
+    passed the number of a top. This excludes tops of another counter, and tops from before the
     exchange restarted its counter.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Bounded decompression: frames, permessage-deflate messages (RFC 7692) and HTTP bodies.
 
-No function inflates more than its caller accepts. Only messages from exchanges are compressed:
-ours are small and may stay uncompressed (RFC 7692 section 6: an endpoint decides per message).
+No function inflates more than its caller accepts. Only messages from exchanges are compressed. Ours
+are small and are sent uncompressed, as RFC 7692 section 6 allows for each message.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ class NotNegotiated(Exception):
 
 
 class MessageInflater:
-    """Inflates the compressed messages of one connection, in their order.
+    """Inflates the compressed messages of one connection, in order.
 
     Args:
-        fresh: Each message starts with an empty window (`server_no_context_takeover`); else one
-            refers to those before it, so that nothing can be read after a damaged one.
+        fresh: Each message starts with an empty window (`server_no_context_takeover`); otherwise a
+            message refers to earlier ones, so nothing can be read after a damaged message.
     """
 
     def __init__(self, *, fresh: bool) -> None:
@@ -71,8 +71,7 @@ class MessageInflater:
 
         Raises:
             Uninflatable: The message is damaged; the connection is no longer usable.
-            TooLong: There would be more than `bytes_max` bytes of it; no more than one beyond
-                that were made.
+            TooLong: The result exceeds `bytes_max`; at most one byte more was inflated.
         """
         if self._fresh:
             self._stream = zlib.decompressobj(RAW)
@@ -90,9 +89,9 @@ class MessageInflater:
 
 
 def negotiated(answer: str | None) -> MessageInflater | None:
-    """Return the inflater that `Sec-WebSocket-Extensions` of a handshake response calls for.
+    """Return the inflater for the `Sec-WebSocket-Extensions` of a handshake response.
 
-    None if the server declined the offer: its messages are plain then.
+    None if the server declined the offer and sends plain messages.
 
     Raises:
         NotNegotiated: The response does not match the offer (RFC 6455 section 4.1 ends the
@@ -120,12 +119,12 @@ def negotiated(answer: str | None) -> MessageInflater | None:
 class BodyReader:
     """Collects an HTTP body as it arrives, and inflates it while it is within its bound.
 
-    httpx inflates each part it receives without a limit, and as many times as Content-Encoding
-    names codings: a few kilobytes become gigabytes. So bodies are read raw, into this.
+    httpx inflates each received part without a limit, once for every coding in Content-Encoding, so
+    a few kilobytes could become gigabytes. Bodies are therefore read raw and inflated here.
 
     Args:
         encodings: The values of the Content-Encoding fields.
-        bytes_max: Of the body, both as received and inflated.
+        bytes_max: Maximum size of the body, both as received and inflated.
 
     Raises:
         Uninflatable: The encoding is unknown, or there are several.
@@ -144,11 +143,11 @@ class BodyReader:
         self._body = bytearray()
 
     def add(self, part: bytes) -> None:
-        """Take the next part as it was received; inflates at most `STEP_BYTES` of it.
+        """Add the next received part; inflates at most `STEP_BYTES` of it.
 
         Raises:
             Uninflatable: The data is damaged.
-            TooLong: The body is longer than `bytes_max`; at most `STEP_BYTES` more were made.
+            TooLong: The body exceeds `bytes_max`; at most `STEP_BYTES` more were inflated.
         """
         self._received += len(part)
         self._body += part if self._inflater is None else self._inflate(self._inflater, part)

@@ -24,13 +24,12 @@ class Instrument(Struct, frozen=True, eq=False):
     one object per (exchange, native) as long as its facts do not change.
 
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
-    `lot` are the smallest steps of price and amount as decimal text, "" if the exchange does
-    not state them. `least_amount` and `least_notional` are the smallest amount and value of an
-    order, in the base and the quote currency, in the same form. `codes` is the pair in the
-    exchange's own currency codes, in capitals (`XBT/USDT`).
-    `via` is the library that provides its books, "" for a native connector.
-    `scales` are for exchanges that send scaled integers: the decimals of prices and
-    of amounts (`core.LevelShape`).
+    `lot` are the price and amount steps as decimal text, "" if the exchange does not state them.
+    `least_amount` (base currency) and `least_notional` (quote currency) are the minimum amount and
+    value of an order, in the same form. `codes` is the pair in the exchange's own currency codes,
+    in capitals (`XBT/USDT`). `via` is the library that provides its books, "" for a native
+    connector. `scales` are for exchanges that send scaled integers: the decimals of prices and of
+    amounts (`core.LevelShape`).
     """
 
     exchange: str

@@ -1,7 +1,7 @@
-"""Order books shared by the library and the client of a service: levels, state, names.
+"""Order books as the library and the client of a service both return them: levels, state, names.
 
 `OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a
-strategy runs on either. Nothing of feeds or of the server is imported.
+strategy runs on either. Imports neither feeds nor the server.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class MissingPackage(ImportError):
 
 
 class BookLevel(NamedTuple):
-    """One price: the whole amount, the exchanges that have a part, and with `split` their parts."""
+    """One price: total amount, the exchanges at this price, and with `split` the amount of each."""
 
     price: Decimal
     amount: Decimal
@@ -68,8 +68,8 @@ class NetLevel(BookLevel):
 class BookProblem:
     """The reason why a book is not live: `code` for programs, `message` for people.
 
-    Codes: those of the service's errors, a close code as text, gap, or one of
-    `client.Unavailable`; of the library no_live_book or invalid_symbol. A client retries after
+    A client's `code` is an error code of the service, a close code as text, gap, or a code of
+    `client.Unavailable`; the library's is no_live_book or invalid_symbol. A client retries after
     `retry_in_s`.
     """
 
@@ -116,18 +116,18 @@ class BookLevels(Sequence[BookLevel]):
 
 
 class Horizon(NamedTuple):
-    """The outermost prices up to which a book is known; None where every level is known."""
+    """The outermost known prices of a book; None for a side known in full."""
 
     bid: Decimal | None
     ask: Decimal | None
 
 
 class ExchangeHealth(NamedTuple):
-    """How the book of one exchange is.
+    """The health of one exchange's book.
 
-    `shown` says whether its levels are in the book. `reason` says why it is not live or not shown,
-    None while it is; `detail` is text for people. `age_s` is how long ago its data last arrived,
-    None where it is not shown. Beyond `horizon` its levels are not known.
+    `shown` is whether its levels are in the merged book. `reason` is why it is not live or not
+    shown, else None; `detail` explains it for people. `age_s` is the number of seconds since its
+    data last arrived; None while it is not shown. Its levels beyond `horizon` are unknown.
     """
 
     exchange: str
@@ -142,7 +142,8 @@ class ExchangeHealth(NamedTuple):
 class LayerTimes(NamedTuple):
     """When the prices of one channel were sent and received, in microseconds since 1970.
 
-    `exchange_us` is by the exchange's clock and None if it sends no time; `received_us` is by ours.
+    `exchange_us` is by the exchange's clock, None if the exchange sends no time; `received_us` is
+    by our clock.
     """
 
     exchange_us: int | None
@@ -150,10 +151,10 @@ class LayerTimes(NamedTuple):
 
 
 class ExchangeTimes(NamedTuple):
-    """The times of one exchange's best price and of its other levels.
+    """Times of one exchange's best price and other levels.
 
-    `offset_us` is our clock minus the exchange's, with an error of `error_us`; None while unknown.
-    Without an error the offset includes the least delay of a message.
+    `offset_us` is our clock minus the exchange's, accurate to `error_us`; both are None while
+    unknown. If only `error_us` is None, the offset includes the minimum delay of a message.
     """
 
     top: LayerTimes
@@ -163,7 +164,7 @@ class ExchangeTimes(NamedTuple):
 
 
 class BookTimes(NamedTuple):
-    """The times of an update, in microseconds since 1970, and those of its exchanges.
+    """Times of an update and of its exchanges, in microseconds since 1970.
 
     `merged_us` is when the books were merged, `sent_us` when a service sent the update; None in the
     library.
@@ -177,7 +178,7 @@ class BookTimes(NamedTuple):
 class OrderBookState:
     """A merged order book at one moment, from the library or from a service.
 
-    One side of a live book, or both, may be empty. All prices and amounts are `Decimal` and exact.
+    A live book may have one or two empty sides. All prices and amounts are `Decimal` and exact.
     """
 
     __slots__ = ()
@@ -252,7 +253,7 @@ class OrderBookState:
             """The exchange of a book of one exchange.
 
             Raises:
-                ValueError: The book is of several.
+                ValueError: The book has several exchanges.
             """
             raise NotImplementedError
 
@@ -329,19 +330,19 @@ class OrderBookState:
     ) -> Route:
         """Return the best split of an order over the exchanges of these levels, after fees.
 
-        The book must have `split` and no `group`. Where it ends before the size is filled, more
-        `depth` helps.
+        The book must have `split` and no `group`. If it ends before the size is filled, open it
+        with a larger `depth`.
 
         Args:
             direction: "buy" takes the asks, "sell" the bids.
             amount: The size in the base currency.
             notional: What is paid or received after fees, instead of `amount`.
-            fees: Taker fees in percent as text, by exchange; "*" for all others. Exchanges
-                without a fee take no part.
+            fees: Taker fees in percent as text, by exchange; "*" for all others. Exchanges without
+                a fee are left out.
             limit: The worst price, before fees, that any order may take.
-            exclude: Exchanges that take no part.
-            max_exchanges: The most exchanges of the split.
-            rules: Lots and minimums by exchange; those not given are unknown.
+            exclude: Exchanges to leave out.
+            max_exchanges: Maximum number of exchanges in the split.
+            rules: Lots and minimums by exchange; without a row they are unknown.
 
         Raises:
             ValueError: A size, a fee or the limit is invalid, or the book has no `split`.
@@ -445,10 +446,10 @@ def _sizes(
 
 
 def only_exchange(names: Sequence[str]) -> str:
-    """Return the exchange of a book of one.
+    """Return the only exchange of a book.
 
     Raises:
-        ValueError: The book is of several.
+        ValueError: The book has several exchanges.
     """
     if len(names) != 1:
         raise ValueError(f"This book is of {len(names)} exchanges, not of one.")
@@ -468,7 +469,7 @@ class BookColumns(NamedTuple):
 
 
 def decimals_of(number: Decimal) -> int:
-    """Return the number of decimals that a finite number is written with."""
+    """Return the number of decimals in the text of a finite number."""
     exponent = number.as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
@@ -488,7 +489,7 @@ def package(name: str) -> Any:
 
 
 def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
-    """Return a `polars.DataFrame`; with `scales` the numbers are of polars' Decimal.
+    """Return a `polars.DataFrame`; with `scales`, numbers are polars' Decimal.
 
     Raises:
         ValueError: A number has too many digits for it.
@@ -530,10 +531,10 @@ State = TypeVar("State", bound=OrderBookState)
 async def sampled(
     snapshots: Callable[[], list[State] | None], every_s: float
 ) -> AsyncIterator[State]:
-    """Yield the current books at regular times; a late caller skips times.
+    """Yield the current books at regular times; a late caller misses some.
 
     Args:
-        snapshots: The current books; None ends it.
+        snapshots: Returns the current books; None ends the iteration.
         every_s: Seconds between two times.
 
     Raises:
@@ -551,7 +552,7 @@ async def sampled(
 
 
 def require_plain(callback: Callable[..., object]) -> None:
-    """Check that a callback is no coroutine function.
+    """Check that a callback is not a coroutine function.
 
     Raises:
         TypeError: It is one.
@@ -585,13 +586,13 @@ def near_exchanges(asked: str, known: Iterable[str]) -> list[str]:
 
 
 def meant(asked: str, known: Iterable[str]) -> str:
-    """Return a question that follows the sentence about a misspelt exchange, or nothing."""
+    """Return a suggestion to append to the error about a misspelt exchange; "" without one."""
     near = near_exchanges(asked, known)
     return f" Did you mean {', '.join(near)}?" if near else ""
 
 
 def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
-    """Return symbols as Onebook writes them, each once.
+    """Return symbols in Onebook's spelling, each once.
 
     Raises:
         ValueError: The list is empty, or one symbol is.

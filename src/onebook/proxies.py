@@ -1,7 +1,7 @@
-"""The proxy of a connection to an exchange: the operator's, or that of the environment.
+"""Proxies for connections to exchanges: set by the operator, or taken from the environment.
 
-The environment's variables are those of curl: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in
-capitals or not. Addresses of proxies may contain a password: `repr` and errors never show one.
+The environment variables are the same as curl's: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY,
+in capitals or not. Addresses of proxies may contain a password: `repr` and errors never show one.
 """
 
 from typing import Final

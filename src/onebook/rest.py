@@ -1,11 +1,10 @@
 """Outgoing HTTP to exchanges: budgets, timeouts, retries and one clear error.
 
-Knows hosts, not exchanges: it neither builds paths nor parses bodies. When a host answers 429, 418
-or 503 with Retry-After (RFC 9110 section 10.2.3), all requests to it wait.
+It deals with hosts only: callers build paths and parse bodies. When a host answers 429, 418 or 503
+with Retry-After (RFC 9110 section 10.2.3), all requests to it wait.
 
-httpx speaks HTTP CONNECT to a proxy itself. For SOCKS it needs another package and leaves the
-socket open if the proxy refuses, so `SocksBackend` opens those connections, with the package that
-picows uses.
+httpx supports HTTP CONNECT proxies itself. For SOCKS it needs another package, and leaks the socket
+if the proxy refuses, so `SocksBackend` opens those connections with the package that picows uses.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ class Answer(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """The body of an answer, and between which monotonic times it was requested and received."""
+    """The body of an answer, and the monotonic times of request and arrival."""
 
     body: bytes
     sent_at: float
@@ -86,10 +85,10 @@ class NoCookies(CookieJar):
 class Wire:
     """Sends requests over an httpx client and reads whole responses; cancelling leaks nothing.
 
-    httpcore returns a connection to its pool under anyio's shield, which holds against anyio's
-    cancellation only: `Task.cancel` during `aclose` would leak the connection. So every request
-    runs in its own task, which is cancelled through an anyio scope, and the caller waits until that
-    task has ended.
+    httpcore returns a connection to its pool under anyio's shield, which protects only against
+    anyio's own cancellation: `Task.cancel` during `aclose` would leak the connection. Every request
+    therefore runs in its own task, which is cancelled through an anyio scope, and the caller waits
+    until that task has ended.
 
     Args:
         client: Closed with this object.
@@ -116,7 +115,7 @@ class Wire:
         await self._client.aclose()
 
     async def answer(self, request: httpx.Request, *, bytes_max: int, total_s: float) -> Answer:
-        """Send a request and read its answer to the end.
+        """Send a request and read the whole answer.
 
         Raises:
             TimeoutError: The answer is not complete within `total_s`.
@@ -191,9 +190,13 @@ class Host:
 
 
 @cache
-def trusted_authorities() -> ssl.SSLContext:
-    """Certificate authorities for outgoing HTTPS, read once: parsing them takes 20 ms."""
-    return httpx.create_ssl_context()
+def trusted_authorities(*, environment: bool = True) -> ssl.SSLContext:
+    """Certificate authorities for outgoing HTTPS, read once: parsing them takes 20 ms.
+
+    Args:
+        environment: Whether `SSL_CERT_FILE` and `SSL_CERT_DIR` replace those of this package.
+    """
+    return httpx.create_ssl_context(trust_env=environment)
 
 
 def _client(proxies: Proxies) -> httpx.AsyncClient:
@@ -218,7 +221,7 @@ class Rest:
 
     Args:
         client: Created here if None; closed with this object in both cases.
-        proxies: Which proxy a client that is created here uses.
+        proxies: Chooses the proxy of a client created here.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each retry.
     """
@@ -282,7 +285,7 @@ class Rest:
         return data_of(answer, url)
 
     async def timed(self, url: str, *, weight: float = 1, total_s: float, bytes_max: int) -> Timed:
-        """GET a URL once, with the times of this request alone: without the wait for the budget.
+        """GET a URL once and time it; the wait for the budget is not included.
 
         Raises:
             ExchangeFailed: No 200 response within `total_s`.
@@ -458,7 +461,7 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 
 def plain(error: Exception) -> str:
-    """Describe an exception by its class and its cause's class: their texts may contain secrets."""
+    """Describe an exception by its and its cause's class, because their texts may hold secrets."""
     name = type(error).__name__
     words = "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()
     cause: BaseException = error
@@ -471,7 +474,7 @@ class ProxiedTransport(httpx.AsyncBaseTransport):
     """Sends each request through the proxy of its address.
 
     Args:
-        proxies: Which proxy that is.
+        proxies: Chooses the proxy.
         make: Creates a transport, given the address of an HTTP proxy or None.
     """
 

@@ -1,17 +1,17 @@
 """The best split of an order over exchanges after their taker fees.
 
-Pure and exact: prices and amounts are integers, and every figure but the averages is exact. A
-route keeps the lot, the least amount and the least notional of each exchange where they are known.
-It fills as much of the size as these allow, and of all such splits it is the one with the lowest
-cost (the highest proceeds) after fees, as `exact` says.
+Pure and exact: prices and amounts are integers, and every figure except the averages is exact. A
+route respects the lot, minimum amount and minimum notional of each exchange, if known. It fills as
+much of the size as these rules allow, with the lowest cost (or highest proceeds) after fees among
+all such splits; `exact` tells whether that is certain.
 
-The levels that are searched first hold the size and, of each exchange, one largest lot more; all
-are where the size cannot be placed in these.
+The search first uses only the levels that hold the size plus one largest lot of each exchange. If
+the size cannot be placed in them, it uses all levels.
 
-Where nothing is violated, that is the walk through the levels in the order of net prices. Else
-lots are taken as a chain in which each divides the next: what the size has beyond a multiple of
-the next lot is taken from the cheapest lots of this one, and the others are grouped to lots of the
-next. Minimums and `exchanges_max` are searched by branch and bound over that.
+If taking the levels in order of net price violates no rule, that is the route. Otherwise lots are
+treated as a chain in which each divides the next: the part of the size beyond a multiple of the
+next lot is taken from the cheapest lots of this one, and the rest are grouped into lots of the
+next. Minimums and `exchanges_max` are then searched by branch and bound.
 """
 
 from bisect import bisect_left
@@ -44,7 +44,7 @@ Order = tuple[int, int, int]  # net price, amount, member
 
 
 class Rules(NamedTuple):
-    """What an exchange accepts, in its base and quote currency; None for what is not known."""
+    """The order rules of an exchange, in base and quote currency; None if unknown."""
 
     lot: Decimal | None = None
     least: Decimal | None = None
@@ -58,10 +58,9 @@ class RouteSide(NamedTuple):
     """One side of a book in the order of net prices, best first, in integers.
 
     Args:
-        orders: Net price x 10^-price_scale, amount x 10^-amount_scale and member; at equal net
-            prices in the order in which they are to be taken.
-        factors: Of each member: net price = gross price x factor, at scales that differ by
-            `fee_scale`.
+        orders: Net price x 10^-price_scale, amount x 10^-amount_scale and member; equal net prices
+            are in the order to take them.
+        factors: By member: net price = gross price x factor, at scales that differ by `fee_scale`.
     """
 
     orders: Iterable[Order]
@@ -83,18 +82,17 @@ class RoutePart(NamedTuple):
 class Route(NamedTuple):
     """The best split of an order after fees.
 
-    `size` is the requested amount or, with `by` "notional", what is paid or received in the quote
-    currency after fees. `amount` and `notional` are the filled part and its cost or proceeds
-    before fees, `fees` the fees in the quote currency (negative for rebates), and `net` the cost
-    or proceeds after them. `average` and `net_average` are `notional` / `amount` and `net` /
-    `amount`, rounded to 18 digits; `worst` is the last net price. They are None if nothing is
-    filled. `complete` says that the books suffice and the whole size is placed; `unplaced` is what
-    the books would give, but lots, minimums or `exchanges_max` do not. `extra` is how much worse
-    `net` is, for the same amount, than without those. `exact` is False if the search for the best
-    split ended early, or lots do not divide each other. `unknown_rules` are the exchanges of the
-    split whose lot or minimums are not known. `uncovered` is as of a `Fill`. `split` is by
-    exchange, the largest amount first. `oldest_ms` is the age of the oldest data among these, where
-    a service states it.
+    `size` is the requested amount or, with `by` "notional", the quote currency to pay or receive
+    after fees. `amount` and `notional` are the filled part and its cost or proceeds before fees,
+    `fees` the fees in the quote currency (negative for rebates), and `net` the cost or proceeds
+    after them. `average` and `net_average` are `notional` / `amount` and `net` / `amount`, rounded
+    to 18 digits; `worst` is the last net price. They are None if nothing is filled. `complete` is
+    whether the books suffice and the whole size is placed; `unplaced` is the amount that the books
+    have but lots, minimums or `exchanges_max` do not allow. `extra` is the cost that these rules
+    add to `net` for the same amount. `exact` is False if the search for the best split ended early,
+    or lots do not divide each other. `unknown_rules` lists exchanges of the split with unknown lots
+    or minimums. `uncovered` is as in a `Fill`. `split` is by exchange, the largest amount first.
+    `oldest_ms` is the age of the oldest data in the split, if a service reports it.
     """
 
     direction: Direction
@@ -136,8 +134,8 @@ def routes(
         notionals: Sizes in the quote currency, after fees.
         names: The exchanges by member.
         ends: The outermost known price of each exchange's book.
-        rules: Of the exchanges whose rules are known.
-        exchanges_max: The most exchanges of a split; None for any number.
+        rules: By exchange, if known.
+        exchanges_max: Maximum number of exchanges in a split; None for no limit.
 
     Returns:
         One route for each size: amounts, then notionals.
@@ -156,7 +154,7 @@ def gross_side(
     fees: Mapping[str, str],
     limit: Decimal | None = None,
 ) -> RouteSide:
-    """Put one side of a book in the order of net prices.
+    """Sort one side of a book by net price.
 
     Args:
         side: Levels by prices before fees, with the amount of each exchange.
@@ -225,7 +223,7 @@ class _MemberBook:
         self.grosses.append(cost + gross * amount)
 
     def cost(self, amount: int) -> tuple[int, int]:
-        """Return what an amount above 0 costs before the fee, and its worst price."""
+        """Return the cost of an amount above 0 before the fee, and the worst price in it."""
         at = bisect_left(self.amounts, amount)
         return self.grosses[at] - (self.amounts[at] - amount) * self.gross[at], self.gross[at]
 

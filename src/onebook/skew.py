@@ -1,11 +1,11 @@
 """The offset between an exchange's clock and this machine's, with its error.
 
-Two measurements bound it. A message cannot arrive before it was sent, so the least difference of
-arrival and the exchange's time within a window is at least the offset. A request for the exchange's
-time was answered between its sending and its arrival, so the one with the least round trip gives
-the offset to half of that. Exchange times are Unix times, ours monotonic seconds, so that a step of
-this machine's clock changes nothing. Two clocks run apart by up to `DRIFT`, by which a measurement
-widens as it ages. No I/O, no clock.
+Two measurements bound it. A message cannot arrive before it was sent, so the minimum difference of
+arrival and exchange time within a window is an upper bound. A request for the exchange's time was
+answered between sending and arrival, so it gives the offset to half of its round trip; the shortest
+one is the most accurate. Exchange times are Unix times, ours monotonic seconds, so a step of this
+machine's clock has no effect. Clocks drift apart by up to `DRIFT`, so measurements widen by that
+rate as they age. No I/O, no clock.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ DRIFT: Final = 50e-6  # most by which the rates of two clocks differ
 
 
 class Offset(NamedTuple):
-    """Our clock minus that of the exchange, in seconds; the error is None if it is unknown.
+    """Our clock minus the exchange's, in seconds; the error is None if unknown.
 
-    Without an error it is the offset plus the least delay of a message: an upper bound.
+    Without an error, the value is an upper bound: the offset plus the minimum delay of a message.
     """
 
     offset_s: float
@@ -28,27 +28,27 @@ class Offset(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The least difference of arrival and the exchange's time in a window, and when it arrived."""
+    """The minimum difference of arrival and exchange time in a window, and its arrival time."""
 
     difference_s: float
     at: float
 
 
 class TimeAnswer(NamedTuple):
-    """The offset by one answer, to plus or minus the error, and when it arrived."""
+    """The offset from one answer, plus or minus the error, and its arrival time."""
 
     error_s: float
     offset_s: float
     at: float
 
     def bounds(self, now: float) -> tuple[float, float]:
-        """Return the least and the most that the offset can be now."""
+        """Return the lower and the upper bound of the offset now."""
         error_s = self.error_s + DRIFT * (now - self.at)
         return self.offset_s - error_s, self.offset_s + error_s
 
 
 class ClockSkew:
-    """Measurements of the clock of one exchange, and the offset that follows from them."""
+    """Measurements of one exchange's clock, and the offset computed from them."""
 
     __slots__ = ("_answers", "_least", "_least_before", "_window_ends")
 
@@ -72,7 +72,7 @@ class ClockSkew:
     def answered(
         self, at_us: int, sent_at: float, received_at: float, *, resolution_us: int = 1_000
     ) -> None:
-        """Record the exchange's answer to a request for its time, which it cut to a resolution.
+        """Record the answer to a request for the exchange's time, truncated to its resolution.
 
         If it contradicts the answers before it, one of the clocks was set: all measurements before
         it are dropped.

@@ -48,6 +48,7 @@ from onebook.transactions.credentials import Credentials
 from ops.test_doctor_faults import certificate
 from steady import PATIENCE_S, waited_s
 from transactions.following import Following
+from transactions.okx.exporting import EXPORT_PATH, ExportWorld
 
 from .promtool import NAMES, firing, needed, scrape
 
@@ -506,6 +507,51 @@ async def test_collected_records_that_are_damaged(tmp_path):
         await keep_damaged(alerts.node)
         assert await ask(1, source="collected") == [500]
         await alerts.fires("OnebookTransactionsCollectionUnreadable")
+
+
+@asynccontextmanager
+async def exports_of(folder, **world):
+    """An account of OKX with exports in the process of a node, whose alerts are watched."""
+    async with watched(folder) as (node, _):
+        exchange = ExportWorld(node.store, folder / "exports", **world)
+        async with exchange.service() as here:
+            # The metrics of exports exist from here on.
+            yield exchange, here, Alerts(folder, node, await scrape(node.url))
+            await here.settled()
+
+
+@fires("OnebookTransactionsExportFailed")
+async def test_an_export_that_the_exchange_cannot_make(tmp_path):
+    async with exports_of(tmp_path) as (exchange, here, alerts):
+        exchange.exchange.faults.queue(EXPORT_PATH, "failed")
+        await here.ask("trades")
+        await here.settled()
+        exchange.time.passed_s += 3_600
+        await here.ask("trades")
+        await here.settled()
+        await alerts.fires("OnebookTransactionsExportFailed")
+
+
+@fires("OnebookTransactionsExportWaiting")
+async def test_an_export_that_the_exchange_does_not_finish(tmp_path):
+    async with exports_of(tmp_path, files={"making_s": 864_000}) as (exchange, here, alerts):
+        for _ in range(2):
+            await here.ask("trades")
+            await here.settled()
+            exchange.time.passed_s += 4 * 3_600
+        await alerts.fires("OnebookTransactionsExportWaiting")
+
+
+@fires("OnebookTransactionsExportsFull")
+async def test_exports_that_the_directory_has_no_room_for(tmp_path):
+    async with exports_of(tmp_path) as (exchange, here, alerts):
+        await here.ask("trades")
+        await here.settled()
+        exchange.time.passed_s += 3_600
+        here.jobs.files.bytes_max = 1
+        await here.ask("trades")
+        await here.settled()
+        await alerts.fires("OnebookTransactionsExportsFull")
 
 
 @asynccontextmanager

@@ -58,18 +58,18 @@ def test_a_shell_that_ignores_it_for_a_background_job_is_obeyed():
     assert done.stdout.startswith("onebook ")
 
 
-def test_the_command_itself_has_the_handler_of_python():
-    """By which it cleans up: asyncio's own replaces no other."""
+def test_the_command_itself_has_the_handler_and_the_collector_of_python():
+    """By the handler it cleans up: asyncio's own replaces no other."""
     program = """
-import signal, sys
+import gc, signal, sys
 from onebook.cli.main import main
 sys.argv[1:] = ["config", "schema", "--help"]
 try:
     main()
 except SystemExit:
-    print("handler", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    print("handler", signal.getsignal(signal.SIGINT) is signal.default_int_handler, gc.isenabled())
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
     )
-    assert done.stdout.splitlines()[-1] == "handler True"
+    assert done.stdout.splitlines()[-1] == "handler True True"

@@ -261,7 +261,7 @@ async def test_the_books_of_all_exchanges_of_a_service_are_apart_too(sources):
             assert sorted(each.exchange for each in books.snapshots()) == names
             assert all(each.live for each in books.snapshots())
     for none in ([], ["all", "-okx", "-kraken"]):
-        with pytest.raises(ValueError, match="exchanges leaves none"):
+        with pytest.raises(ValueError, match="exchanges: none is left"):
             async with client.order_books(SYMBOL, exchanges=none, merged=False):
                 pass
 

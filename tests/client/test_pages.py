@@ -83,3 +83,18 @@ async def test_a_page_that_could_not_be_had_is_asked_for_again():
 def test_a_key_without_an_allowance_has_used_all_of_it():
     usage = KeyUsage("alice", "basic", True, 0, 0, datetime.now(UTC))
     assert (usage.share, usage.remaining_bytes) == (1.0, 0)
+
+
+async def test_a_page_has_the_transfers_and_the_verification_of_its_answer():
+    said = {
+        "own_transfers": {"count": 0, "pairs": [], "open": 2, "unmatched": []},
+        "verification": {"holds": None},
+    }
+
+    async def post(body):
+        return answer([], None) | (said if body["exchange"] == "all" else {})
+
+    page = await anext(TransactionPages(post, {"exchange": "all"}))
+    assert (page.own_transfers, page.verification) == tuple(said.values())
+    page = await anext(TransactionPages(post, {"exchange": "bybit"}))
+    assert (page.own_transfers, page.verification) == (None, None)

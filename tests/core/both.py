@@ -1,6 +1,7 @@
 """Both implementations of the core, and level text to feed them."""
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,7 @@ TWO_SIDED = LevelShape.objects(
     "bid_price", "bid_size", asks=LevelShape.objects("ask_price", "ask_size")
 )
 MESSAGE = LevelShape.protobuf()
+GROUP = LevelShape.group(price_scale=8, amount_scale=6)
 CUT = LevelShape.rows(amount_decimals=4)
 SHAPES = {
     "pairs": PAIRS,
@@ -39,6 +41,7 @@ SHAPES = {
     "short names": SHORT_NAMES,
     "two-sided": TWO_SIDED,
     "message": MESSAGE,
+    "group": GROUP,
     "cut": CUT,
 }
 CUT_SHAPES = {
@@ -52,6 +55,8 @@ SCALED_SHAPES = {
     "scaled": SCALED,
     "scaled sided": LevelShape.rows(side=0, price=1, amount=2, price_scale=2, amount_scale=18),
     "scaled counted": LevelShape.rows(count=1, amount=2, signed=True, single=True, price_scale=1),
+    "scaled group": LevelShape.group(price=9, amount=1, price_scale=18, amount_scale=1),
+    "integer group": LevelShape.group(price=8, amount=0),
     "scaled cut": LevelShape.rows(price_scale=4, amount_decimals=2),
 }
 DIGITS = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
@@ -107,6 +112,17 @@ def varint(value: int) -> bytes:
     return bytes([part | 128 for part in low[:-1]] + low[-1:])
 
 
+def group(levels: Sequence[tuple[int, int]], shape: LevelShape = GROUP, *, rest: int = 0) -> bytes:
+    """Return a group of mantissas in Simple Binary Encoding, with `rest` more bytes an entry."""
+    places = int(shape.price), int(shape.amount)
+    width = max(places) + 8 + rest
+    entries = [bytearray(b"\x39" * width) for _ in levels]
+    for entry, level in zip(entries, levels, strict=True):
+        for at, mantissa in zip(places, level, strict=True):
+            struct.pack_into("<q", entry, at, mantissa)
+    return struct.pack("<HH", width, len(entries)) + b"".join(entries)
+
+
 def apply(book: Any, bids: Levels, asks: Levels = (), *, shape: LevelShape = PAIRS) -> None:
     """Apply levels in any shape."""
     bids, asks = list(bids), list(asks)
@@ -134,6 +150,7 @@ def state_of(book: Any) -> tuple[Any, ...]:
         book.ask_count,
         book.crossed,
         book.best(),
+        book.best_pairs(),
         book.top(30_000),
         [*book.ladder(0)],
         [*book.ladder(1)],

@@ -1,10 +1,11 @@
 """Hypothesis strategies: nasty numbers, level text in every shape, and lives of a few books."""
 
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from core.both import CUT_SHAPES, SCALED_SHAPES, SHAPES, field, varint
+from core.both import CUT_SHAPES, SCALED_SHAPES, SHAPES, field, group, varint
 from onebook.core.types import LevelForm, LevelShape
 
 ZEROS = ["0", "0.0", "0.00000", "0e5", "0E-30"]
@@ -86,6 +87,10 @@ def texts_of(
     """Write rows down in a shape; `rest` adds what is ignored."""
     if shape.form is LevelForm.MESSAGE:
         return message_of(bids, asks, shape, rest=rest), b"garbage that nobody reads"
+    if shape.form is LevelForm.GROUP:
+        sides = ([(int(price), int(amount)) for price, amount in side] for side in (bids, asks))
+        first, second = (group(side, shape, rest=7 * rest) if side else b"" for side in sides)
+        return first, second
 
     def written(rows: Rows, sign: str, side: str, how: LevelShape) -> list[str]:
         write = array_of if how.form is LevelForm.ROW else object_of
@@ -171,12 +176,25 @@ def message_of(bids: Rows, asks: Rows, shape: LevelShape, *, rest: bool) -> byte
     return text
 
 
+def mantissas(rows: Rows) -> Rows:
+    """Return rows with integers of at most 64 bits for the numbers, the prices above zero."""
+    most = 2**63 - 1
+
+    def whole(text: str, least: int) -> str:
+        scaled = Decimal(text).scaleb(9)
+        return str(max(int(min(scaled, Decimal(most))), least))
+
+    return [(whole(price, 1), whole(amount, 0)) for price, amount in rows]
+
+
 @st.composite
 def changes(draw: Any, books: int, extremes: float) -> Change:
     """Draw a change of one of the books."""
     bids, asks = draw(rows(extremes)), draw(rows(extremes))
     shapes = [*SHAPES.values(), *CUT_SHAPES.values(), *SCALED_SHAPES.values()]
     shape = draw(st.sampled_from(shapes))
+    if shape.form is LevelForm.GROUP:
+        bids, asks = mantissas(bids), mantissas(asks)
     texts = texts_of(
         bids,
         asks,

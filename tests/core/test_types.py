@@ -10,6 +10,7 @@ from onebook.core.types import (
     ChecksumLayout,
     ChecksumNumber,
     ChecksumOrder,
+    LevelForm,
     LevelShape,
 )
 
@@ -31,6 +32,10 @@ from onebook.core.types import (
         lambda: LevelShape.rows(price_scale=19),
         lambda: LevelShape.rows(amount_scale=-1),
         lambda: LevelShape.rows(amount_scale=8, amount_decimals=2),
+        lambda: LevelShape.group(price=0, amount=7),
+        lambda: LevelShape.group(price=-1),
+        lambda: LevelShape.group(amount=2**16 - 8),
+        lambda: LevelShape(LevelForm.GROUP, 0, 8, amount_decimals=2),
         lambda: LevelShape.protobuf(price=0),
         lambda: LevelShape.protobuf(bids=1, asks=1),
         lambda: LevelShape.protobuf(bids=2**29),
@@ -39,7 +44,7 @@ from onebook.core.types import (
         lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, decimals=8),
         lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.DIGITS, decimals=19),
     ],
-    ids=range(21),
+    ids=range(25),
 )
 def test_an_impossible_shape_or_layout_cannot_be_made(make: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):

@@ -118,4 +118,4 @@ async def test_the_demo_connects_to_nothing_that_is_not_simulated(tmp_path, capl
         app.running(settings, overrides=pointed_at(simulated.urls)) as node,
     ):
         assert list(node.supervisor.stats) == ["kraken"]
-    assert "Not connected, because not simulated: bitopro." in caplog.messages
+    assert "These exchanges have no simulator and stay unconnected: bitopro." in caplog.messages

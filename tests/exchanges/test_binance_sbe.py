@@ -3,16 +3,18 @@
 import json
 import random
 import struct
+from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
+from core.oracle import text_of
 from exchanges.sbe_schema import decoded, encoded
 from onebook.config import ExchangeSettings, FeedSettings
-from onebook.core import Book, View
+from onebook.core import Book, LevelShape, View
 from onebook.errors import ConfigError
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.binance_sbe import LEVELS
 from onebook.exchanges.kit import BookFrame, Delta, ProtocolError, TopOfBook
 from onebook.exchanges.kit.sync import Join
 from onebook.feeds import enabled
@@ -52,9 +54,17 @@ def joined() -> dict[str, Join]:
     return {"BTCUSDT": book}
 
 
-def levels(side: bytes) -> list[tuple[Decimal, Decimal]]:
-    scale = Decimal("1e-8")
-    return [(Decimal(price) * scale, Decimal(amount) * scale) for price, amount in json.loads(side)]
+def levels(side: bytes, shape: LevelShape) -> list[tuple[str, str]]:
+    """The levels of a side as a book holds them, best ask first."""
+    book = Book()
+    book.replace(b"", side, shape)
+    return book.top(1_000)[1]
+
+
+def expected(rows: Iterable[tuple[Any, Any]], scale: int = 0) -> list[tuple[str, str]]:
+    """The last amount of each price, without those that are zero."""
+    held = {Decimal(price).scaleb(-scale): Decimal(amount).scaleb(-scale) for price, amount in rows}
+    return [(text_of(price), text_of(held[price])) for price in sorted(held) if held[price]]
 
 
 def test_a_third_party_decoder_reads_what_is_read_here() -> None:
@@ -82,16 +92,17 @@ def test_a_third_party_decoder_reads_what_is_read_here() -> None:
         assert isinstance(ours, Delta)
         assert (ours.at, ours.sequence) == (theirs["eventTime"], theirs["lastBookUpdateId"])
         for name, read, sent in (("bids", ours.bids, data["b"]), ("asks", ours.asks, data["a"])):
-            assert json.loads(read) == [[each["price"], each["qty"]] for each in theirs[name]]
-            assert levels(read) == [(Decimal(price), Decimal(qty)) for price, qty in sent]
+            seen = levels(read, ours.shape)
+            assert seen == expected([(each["price"], each["qty"]) for each in theirs[name]], 8)
+            assert seen == expected(sent)
 
 
 def test_best_prices_are_read_at_their_own_exponents() -> None:
     top = CHANNEL.data(joined(), encoded(BEST))
     assert isinstance(top, TopOfBook)
     assert (top.sequence, top.at) == (103, 1_789_295_134_334_567)
-    assert levels(top.bids) == [(Decimal("64250.01"), Decimal("1.5"))]
-    assert levels(top.asks) == [(Decimal("64250.02"), Decimal("0.00007"))]
+    assert levels(top.bids, top.shape) == [("64250.01", "1.5")]
+    assert levels(top.asks, top.shape) == [("64250.02", "0.00007")]
     book = Book(100)
     book.replace(b"[[64250,1]]", b"[[64251,1]]")
     assert book.overlay(top.bids, top.asks, top.shape) is None
@@ -104,7 +115,8 @@ def test_best_prices_are_read_at_their_own_exponents() -> None:
 def test_a_side_without_an_amount_is_empty() -> None:
     top = CHANNEL.data(joined(), encoded(BEST | {"askQty": 0}))
     assert isinstance(top, TopOfBook)
-    assert top.asks == b"[]"
+    assert levels(top.bids, top.shape) == [("64250.01", "1.5")]
+    assert levels(top.asks, top.shape) == []
 
 
 def test_a_later_version_may_lengthen_its_blocks() -> None:
@@ -117,7 +129,41 @@ def test_a_later_version_may_lengthen_its_blocks() -> None:
         for side in ("bids", "asks")
     )
     longer = struct.pack("<HHHH", 32, 10_003, 1, 1) + block + more + group + b"\x07BTCUSDT"
-    assert CHANNEL.data(joined(), longer) == CHANNEL.data(joined(), encoded(EVENT))
+    read, same = (CHANNEL.data(joined(), frame) for frame in (longer, encoded(EVENT)))
+    assert isinstance(read, Delta)
+    assert isinstance(same, Delta)
+    books = Book(), Book()
+    for book, delta in zip(books, (read, same), strict=True):
+        book.apply(delta.bids, delta.asks, delta.shape)
+    assert books[0].top(9) == books[1].top(9) == ([("64250", "1.5")], [("64250.2", "0.00000001")])
+
+
+@pytest.mark.parametrize("event", [EVENT, BEST], ids=["depth", "best"])
+def test_a_later_version_with_other_fields_is_refused(event: dict[str, Any]) -> None:
+    """New groups and texts come behind those of this version: the symbol is elsewhere then."""
+    frame = encoded(event, version=1)
+    symbol = frame[-8:]
+    for longer in (frame + b"\x03new", frame[:-8] + b"\x10\x00\x00\x00" + symbol):
+        with pytest.raises(ValueError, match=r"other fields than version 0|truncated symbol"):
+            CHANNEL.data(joined(), longer)
+        with pytest.raises(ProtocolError, match=r"other fields than version 0|truncated symbol"):
+            CHANNEL.control(longer)
+
+
+def test_deltas_that_wait_for_the_body_keep_their_own_exponents() -> None:
+    book = CHANNEL.track(BTC)
+    coarse = EVENT | {
+        "firstBookUpdateId": 105, "lastBookUpdateId": 106, "priceExponent": -2, "qtyExponent": 0,
+        "bids": [{"price": 6_425_001, "qty": 3}], "asks": [],
+    }  # fmt: skip
+    for event in (EVENT, coarse):
+        assert not CHANNEL.data({"BTCUSDT": book}, encoded(event))
+    start, *deltas = book.seeded(b'[["64249","1"]]', b'[["64250.1","1"]]', 100)
+    core = Book()
+    core.replace(start.bids, start.asks, start.shape)
+    for delta in deltas:
+        core.apply(delta.bids, delta.asks, delta.shape)
+    assert core.top(9)[0] == [("64250.01", "3"), ("64250", "1.5"), ("64249", "1")]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +201,7 @@ def test_every_cut_of_a_frame_is_an_error_and_no_other() -> None:
 def test_deltas_are_scaled_integers_that_a_book_holds_exactly() -> None:
     delta = CHANNEL.data(joined(), encoded(EVENT))
     assert isinstance(delta, Delta)
-    assert delta.shape == LEVELS
+    assert delta.shape == LevelShape.group(price_scale=8, amount_scale=8)
     book = Book(100)
     book.replace(b"[[64249,1]]", b"[[64250.1,1]]")
     assert book.apply(delta.bids, delta.asks, delta.shape) is None

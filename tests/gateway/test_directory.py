@@ -468,7 +468,7 @@ def test_a_view_without_fees_says_nothing_of_them(alice):
     [
         ({"fees": {"okx": "x"}}, "fees: A fee is a decimal number of percent"),
         ({"fees": {"binanse": "0.1"}}, 'fees: Unknown exchange "binanse".'),
-        ({"fees": {"binance": "0.1"}}, "fees: has no fee of any exchange of this view"),
+        ({"fees": {"binance": "0.1"}}, "fees: no exchange of this view has a fee"),
         ({"fees": "key"}, "fees: this API key has no fee table"),
         ({"fees": "mine"}, "fees: must be an object of exchange names"),
         ({"fees": 1}, "fees: must be an object of exchange names"),

@@ -16,6 +16,7 @@ from onebook.simulator.accounts.serving import serving
 from onebook.transactions.credentials import Credentials
 from steady import PATIENCE_S
 from transactions.okx_support import KEY
+from transactions.unpaced import unpaced
 
 DAYS = 200
 HOUR_MS = 3_600_000
@@ -42,6 +43,7 @@ async def world(folder):
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await enter(asyncio.timeout(PATIENCE_S * 3))
+        stack.enter_context(unpaced())
         url, there.files.url = await enter(serving(there.okx)), await enter(serving(there.files))
         still = await enter(SimulatedExchanges(["okx"], rate_hz=0))
         there.node = await enter(

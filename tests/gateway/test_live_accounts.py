@@ -25,6 +25,7 @@ from onebook.transactions.live import LiveLimits
 from onebook.transactions.request import TransactionsRequest
 from steady import PATIENCE_S
 from transactions.okx_support import KEY as OKX_KEY
+from transactions.unpaced import unpaced
 
 BYBIT_KEY = SimulatedKey("account000000000", "secret0000000000000000000000000000")
 KRAKEN_KEY = SimulatedKrakenKey("krakenkey0000000000", "a3Jha2VuLXNlY3JldC1vZi10aGUtdGVzdHM=")
@@ -103,6 +104,7 @@ async def world(folder):
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await enter(asyncio.timeout(PATIENCE_S * 3))
+        stack.enter_context(unpaced())
         names = ("bybit", "kraken", "okx")
         urls = [await enter(serving(each)) for each in exchanges]
         overrides = {name: {"mainnet_url": url} for name, url in zip(names, urls, strict=True)}

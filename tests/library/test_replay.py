@@ -106,7 +106,7 @@ async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> No
 
     with pytest.raises(UnknownSymbol, match="DOGE/USDT is not recorded; recorded: BTC/USDT, ETH"):
         onebook.replay(tmp_path / "recording", "DOGE/USDT")
-    with pytest.raises(RecordingError, match="Nothing is recorded of okx"):
+    with pytest.raises(RecordingError, match="The recordings have no data of okx"):
         onebook.replay(tmp_path / "recording", exchanges="okx")
     with pytest.raises(UnknownExchange):
         onebook.replay(tmp_path / "recording", exchanges="okay")

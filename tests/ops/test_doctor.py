@@ -132,7 +132,7 @@ async def test_what_is_wrong_with_a_collection_is_found(tmp_path: Path) -> None:
         assert "was collected 4:00:" in old
         assert "collect_every is 3600 s" in old
         (failed,) = await told(problem_fact="The exchange refused.")
-        assert failed.endswith("was not whole: The exchange refused.")
+        assert failed.endswith("was incomplete: The exchange refused.")
         await told(problem_fact="", fact=str(now_ms))
         doubtful = CollectedIdentity("key", doubtful=True)
         await collection.keep_identity(*account.place, doubtful)

@@ -210,7 +210,7 @@ class TestCredentials:
         finally:
             keys[KEY.api_key] = KEY
         assert "The key can trade (SpotTrade)" in said
-        assert "The key lacks permissions for all of: deposits." in said
+        assert "The key has no permission to read any of these: deposits." in said
 
     @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
     def test_nonsense_is_refused(self, run: Run, typed: str) -> None:
@@ -343,7 +343,7 @@ class TestFetch:
         got = ready(*words, "--year", str(year), "--time-zone", zone)
         assert got.exit_code == 0, got.output
         assert f"{year}-01-01 00:00" in got.stdout
-        assert "Times of this table are in UTC+02:30; those of the file are in UTC." in got.stdout
+        assert "Times in this table are in UTC+02:30; the file uses UTC." in got.stdout
         start_ms = calendar.timegm((year, 1, 1, 0, 0, 0)) * 1_000 - 150 * 60_000
         tables = (simulated.account.fund_ledger, *simulated.account.books.tables.values())
         booked = [entry.at_ms for table in tables for entry in table.entries]

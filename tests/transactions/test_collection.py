@@ -340,7 +340,7 @@ async def test_nothing_collected_is_said(store: Store) -> None:
             await home.ask(source="collected")
         assert found.value.details["reason"] == "not_collected"
         home.service.collection = None
-        with pytest.raises(InvalidRequest, match="collects nothing"):
+        with pytest.raises(InvalidRequest, match="does not collect records"):
             await home.ask(source="collected")
 
 

@@ -341,7 +341,17 @@ class FortyDays(NamedTuple):
 
 
 def onebook(environment: dict[str, str], *words: str, cwd: Path, typed: str = "") -> str:
-    done = subprocess.run(
+    """Run a command that succeeds; returns what it prints."""
+    done = started(environment, *words, cwd=cwd, typed=typed)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def started(
+    environment: dict[str, str], *words: str, cwd: Path, typed: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    return subprocess.run(
         [sys.executable, "-m", "onebook", *words],
         cwd=cwd,
         env={**os.environ, **environment},
@@ -351,8 +361,6 @@ def onebook(environment: dict[str, str], *words: str, cwd: Path, typed: str = ""
         timeout=PATIENCE_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

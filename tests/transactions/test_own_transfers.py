@@ -1,12 +1,14 @@
 """Transfers between the accounts of one owner: found, never guessed, and right in every tax file.
 
 Three random accounts, of Bybit, Kraken and OKX, send each other coins; their oracles know what each
-gained. `ONEBOOK_ACCOUNTS=100` reads more of them than the suite does.
+gained. `ONEBOOK_ACCOUNTS=100` reads more of them than the suite does, `ONEBOOK_ACCOUNTS_FROM=7`
+begins at another seed.
 """
 
 import os
 from collections import Counter, defaultdict
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -19,12 +21,13 @@ from msgspec.structs import replace
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.cursor import CHARS_MAX, Cursors
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.export import writer
 from onebook.transactions.joint import JointRun
 from onebook.transactions.kraken import KRAKEN
 from onebook.transactions.okx import OKX
-from onebook.transactions.own_transfers import HELD_MS, OwnTransfers
+from onebook.transactions.own_transfers import CARRIED_MAX, HELD_MS, UNCLEAR_MAX, OwnTransfers
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import (
     Direction,
@@ -53,21 +56,27 @@ from transactions.test_random_accounts import TOKENS_TO_MS, passing
 FROM_MS = NOW_MS - 120 * DAY_MS
 BYBIT_FROM_MS = NOW_MS - 75 * DAY_MS  # as long as it has listed its leverage tokens
 FAULTLESS = 0  # an exchange of this seed fails nowhere, and books nothing while it is read
-SEEDS = range(0, 2 * int(os.environ.get("ONEBOOK_ACCOUNTS", "2")), 2)  # odd ones have damaged rows
+FROM = 2 * int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
+# Odd ones have damaged rows.
+SEEDS = range(FROM, FROM + 2 * int(os.environ.get("ONEBOOK_ACCOUNTS", "2")), 2)
 HOUR_MS = 3_600_000
 SECRET = "c2VjcmV0"
 
 
 class Owner:
-    """Three accounts, and the transfers between them."""
+    """Three accounts, and the transfers between them.
 
-    def __init__(self, seed: int) -> None:
-        to_ms = NOW_MS - 1
-        self.kraken = RandomKraken(seed, from_ms=FROM_MS, to_ms=to_ms)
-        self.okx = RandomOkx(seed, from_ms=FROM_MS, to_ms=to_ms)
-        self.bybit = RandomAccount(
-            seed, from_ms=BYBIT_FROM_MS, to_ms=to_ms, tokens_to_ms=TOKENS_TO_MS
-        )
+    Args:
+        from_ms: Their oldest time; Bybit's is as old as its lists of leverage tokens by default.
+    """
+
+    def __init__(
+        self, seed: int, *, from_ms: int = FROM_MS, bybit_ms: int = BYBIT_FROM_MS,
+        to_ms: int = NOW_MS - 1, tokens_to_ms: int = TOKENS_TO_MS,
+    ) -> None:  # fmt: skip
+        self.kraken = RandomKraken(seed, from_ms=from_ms, to_ms=to_ms)
+        self.okx = RandomOkx(seed, from_ms=from_ms, to_ms=to_ms)
+        self.bybit = RandomAccount(seed, from_ms=bybit_ms, to_ms=to_ms, tokens_to_ms=tokens_to_ms)
         for account, events in ((self.kraken, 60), (self.okx, 60), (self.bybit, 40)):
             account.fill(events)
         self.known: Counter[tuple[str, str, str, str]] = Counter()  # what is a transfer for sure
@@ -100,8 +109,9 @@ class Read(NamedTuple):
     verification: Verification
 
 
-async def read(owner: Owner) -> Read:
-    """All accounts in one answer, with the types of a tax file, as the command line asks."""
+@asynccontextmanager
+async def serving(owner: Owner) -> AsyncIterator[Transactions]:
+    """The service of an owner's accounts at three exchanges."""
     clock = passing()
     async with AsyncExitStack() as stack:
         spot = await stack.enter_async_context(
@@ -138,10 +148,20 @@ async def read(owner: Owner) -> Read:
             adapters, vault, cursor_secret=b"a secret", clock=clock, settings=settings
         )
         stack.push_async_callback(service.close)
-        ask = TransactionsRequest(
-            exchange="all", start_time=FROM_MS, end_time=NOW_MS - 1, verify=True
+        yield service
+
+
+def asked(**fields: Any) -> TransactionsRequest:
+    """A request for all accounts."""
+    return TransactionsRequest(exchange="all", start_time=FROM_MS, end_time=NOW_MS - 1, **fields)
+
+
+async def read(owner: Owner) -> Read:
+    """All accounts in one answer, with the types of a tax file, as the command line asks."""
+    async with serving(owner) as service:
+        query = await service.prepare(
+            asked(verify=True), key_id=CALLER, streamed=True, summing=True, whole=True
         )
-        query = await service.prepare(ask, key_id=CALLER, streamed=True, summing=True, whole=True)
         async with service.run(query, key_id=CALLER) as run:
             assert isinstance(run, JointRun)
             records = [record async for batch in run.records(36_000.0) for record in batch]
@@ -177,6 +197,27 @@ async def test_three_exchanges_add_up_and_their_transfers_are_found(
     (unclear,) = found.verification.unproven
     assert "(okx)" in unclear.what
     assert "(bybit)" in unclear.what
+
+
+@pytest.mark.parametrize("limit", [5, 1_000])
+async def test_pages_of_a_service_have_the_transfers_of_one_answer(limit: int) -> None:
+    owner, types = Owner(0), ["deposits", "withdrawals", "trades"]
+    pairs: list[dict[str, Any]] = []
+    pages, cursor = 0, ""
+    async with serving(owner) as service:
+        while cursor is not None:
+            ask = asked(transaction_types=types, limit=limit, cursor=cursor)
+            query = await service.prepare(ask, key_id=CALLER)
+            answer = json.decode(await service.fetch(query, key_id=CALLER))
+            own, cursor = answer["own_transfers"], answer["next_cursor"]
+            assert not answer["errors"]
+            assert own["unmatched"] == []
+            assert bool(own["open"]) <= (cursor is not None)
+            pairs += own["pairs"]
+            pages += 1
+    assert pages > (10 if limit == 5 else 0)
+    ways = Counter((p["from_account"], p["to_account"], p["asset"], p["evidence"]) for p in pairs)
+    assert ways == owner.known
 
 
 # One pair at a time ----------------------------------------------------------------------------
@@ -272,7 +313,7 @@ class TestPairs:
         transfers = OwnTransfers()
         transfers.add(received)
         transfers.add(sent)
-        assert transfers.finish() == {"count": 0, "pairs": []}
+        assert transfers.finish() == {"count": 0, "pairs": [], "open": 0, "unmatched": []}
         (one,) = transfers.unclear
         assert "out (kraken) and in (okx) are one transfer of 1 BTC" in one.what
         assert matched(OUT, replace(INTO, amount="0.9")) == ([], 1)
@@ -303,4 +344,99 @@ class TestPairs:
                 "withdrawal": "out", "deposit": "in", "from_account": "kraken",
                 "to_account": "okx", "asset": "BTC", "amount": "1", "evidence": "transaction",
             }],
+            "open": 0,
+            "unmatched": [],
         }  # fmt: skip
+
+
+# Pages -----------------------------------------------------------------------------------------
+
+
+def scattered(random: Random, count: int) -> list[Record]:
+    """Deposits and withdrawals of four accounts, many of which could be one transfer."""
+    found = []
+    for number in range(count):
+        outgoing = random.random() < 0.5
+        tx_hash = random.choice([None, f"{random.randrange(40):064x}"])
+        address = random.choice([None, f"bc1-{random.randrange(12)}"])
+        tag = random.choice([None, None, "1", "2"])
+        found.append(
+            replace(
+                OUT if outgoing else INTO,
+                transactionId=f"0x{number:040x}",
+                timestamp=NOW_MS - random.randrange(40 * DAY_MS),
+                exchange=random.choice(["kraken", "okx"]),
+                kind=random.choice(["withdrawal" if outgoing else "deposit", "transfer"]),
+                account=Holder("FUND", None, random.choice(["kraken", "kraken:two", "okx", "b"])),
+                amount=str(random.randrange(1, 4)),
+                chain=OnChain(tx_hash=tx_hash, to_address=address, tag=tag),
+                ids=Ids(native=random.choice([None, str(random.randrange(20))])),
+            )
+        )
+    return sorted(found, key=lambda each: (-each.timestamp, each.transactionId))
+
+
+class Pages(NamedTuple):
+    """What all pages of an answer say."""
+
+    pairs: list[Any]
+    unclear: list[Any]
+    unmatched: list[str]
+    longest: int  # characters of a cursor
+
+
+def in_pages(records: list[Record], size: int) -> Pages:
+    """The same records in pages, whose state passes through cursors."""
+    cursors, carried = Cursors(b"a secret"), ()
+    found = Pages([], [], [], 0)
+    for begin in range(0, len(records), size):
+        page = OwnTransfers(carried)
+        for record in records[begin : begin + size]:
+            page.add(record)
+        last = begin + size >= len(records)
+        said = page.finish(last=last)
+        assert said == page.finish(last=last)
+        assert said["open"] == len(page.carried) <= CARRIED_MAX
+        assert said["count"] == len(said["pairs"])
+        text = cursors.seal_joint({}, page.carried, digest="query", key_id="key")
+        carried = cursors.open_joint(text, digest="query", key_id="key").transfers
+        assert not (last and carried)
+        found = Pages(
+            found.pairs + said["pairs"],
+            found.unclear + page.unclear,
+            found.unmatched + said["unmatched"],
+            max(found.longest, len(text)),
+        )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pages_of_any_size_have_the_same_transfers(seed: int) -> None:
+    records = scattered(Random(seed), 300)
+    whole = in_pages(records, len(records))
+    assert len(whole.pairs) > 4, seed
+    assert 0 < len(whole.unclear) < UNCLEAR_MAX, seed
+    for size in (1, 2, 7, 50, 299):
+        paged = in_pages(records, size)
+        assert paged[:3] == whole[:3], (seed, size)
+
+
+def test_what_a_cursor_cannot_carry_is_named() -> None:
+    """All within an hour: every record of a page is undecided at its end."""
+    sides = [
+        replace(
+            side,
+            transactionId=f"0x{number:03}{side.transactionId.encode().hex():>037}",
+            timestamp=NOW_MS - number,
+            chain=OnChain(tx_hash=f"{number:064x}", to_address=f"bc1-{number:036}", tag="7"),
+            ids=Ids(native=f"{number:032}", transfer_id=f"1{number:032}"),
+        )
+        for number in range(400)
+        for side in (INTO, OUT)
+    ]
+    assert len(in_pages(sides, 2 * CARRIED_MAX).pairs) == 400  # those together on a page
+    deposits, withdrawals = sides[::2], sides[1::2]
+    paged = in_pages([*deposits, *withdrawals], 400)
+    assert len(paged.pairs) == CARRIED_MAX  # the deposits that the first page carried
+    assert paged.unmatched == [each.transactionId for each in deposits[: 400 - CARRIED_MAX]]
+    assert paged.longest < CHARS_MAX // 1.2

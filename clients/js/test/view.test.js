@@ -109,6 +109,25 @@ test("a request for transactions has one type or several, and times that are tim
   assert.equal(asked.length, 2);
 });
 
+test("a page of several accounts has the transfers between them, and what was verified", async () => {
+  const pair = { withdrawal: "0x1", deposit: "0x2", from_account: "kraken", to_account: "okx", asset: "BTC" };
+  const said = { own_transfers: { count: 1, pairs: [pair], open: 2, unmatched: [] }, verification: { holds: null } };
+  const page = { transactions: [], coverage: [], errors: [], partial: false, next_cursor: null, summary: {} };
+  const read = async (exchange, answer) => {
+    const fetch = async () => new Response(JSON.stringify({ session_token: "t", ...answer }));
+    const client = new Onebook("http://127.0.0.1:1", "the key", { fetch });
+    return (await client.transactionPages(exchange).next()).value;
+  };
+  const several = await read("all", { ...page, ...said });
+  assert.deepEqual(several.ownTransfers, {
+    count: 1, open: 2, unmatched: [],
+    pairs: [{ withdrawal: "0x1", deposit: "0x2", fromAccount: "kraken", toAccount: "okx", asset: "BTC" }],
+  });
+  assert.deepEqual(several.verification, { holds: null });
+  const one = await read("bybit", page);
+  assert.deepEqual([one.ownTransfers, one.verification], [null, null]);
+});
+
 test("pauses grow with full jitter, 41xx back off, 42xx return at the time given", () => {
   const half = () => 0.5;
   assert.deepEqual([0, 1, 2, 20].map((attempt) => pauseS(1006, attempt, null, half)), [0.125, 0.25, 0.5, 15]);

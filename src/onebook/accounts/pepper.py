@@ -4,7 +4,6 @@ The file is created at the first start, with one pepper per line. No key works w
 The database therefore stores the ids of its peppers, so that a node with the wrong file fails at
 the start instead of refusing every client.
 
-A key can only be rehashed when a client sends it, because its text is not stored. During a
 A key can only be rehashed when a client sends it, because its text is not stored. During a rotation
 the file therefore contains several peppers: `rotate_pepper` adds a new current one, `Accounts`
 rehashes each key at its next use, and `retire_peppers` removes the older ones. The file always

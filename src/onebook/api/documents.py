@@ -46,8 +46,8 @@ RATE_HEADERS = {
     "X-RateLimit-Limit": "Requests per minute.",
     "X-RateLimit-Remaining": "Remaining requests.",
     "X-RateLimit-Reset": (
-        "Seconds until the full limit is available again; if refused, until one request is, "
-        "like Retry-After."
+        "Seconds until the full limit is available again; after a refusal, until one request is "
+        "allowed."
     ),
 }
 

@@ -168,8 +168,8 @@ class TransactionsBody(TransactionsRequest):
 
     format: str | None = Field(default=None, json_schema_extra={"enum": [*MEDIA_TYPES, None]})
     """Format of the answer; default: by the Accept header. A file contains all records of the
-    range; without `transaction_types`, those of all types that change balances, including
-    `ledger`."""
+    range. Without `transaction_types`, it includes every type that changes balances, `ledger`
+    too."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:

@@ -117,7 +117,9 @@ def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) ->
     wanted = settings.feeds.ccxt.exchanges
     through = tuple(name for name in wanted if name in overrides)
     if absent := sorted(set(wanted) - set(through)):
-        log.warning("Not connected, because not simulated: %s.", ", ".join(absent))
+        log.warning(
+            "These exchanges have no simulator and stay unconnected: %s.", ", ".join(absent)
+        )
     return settings.feeds.model_copy(
         update={
             "exchanges": tuple(name for name in overrides if name not in through),

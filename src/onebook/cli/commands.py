@@ -4,6 +4,7 @@
 docstrings.
 """
 
+import gc
 import inspect
 import signal
 from collections.abc import Iterator
@@ -125,7 +126,8 @@ class LazyCommands(TyperGroup):
         """Find the command named by the arguments and import it."""
         name, command, rest = super().resolve_command(ctx, args)
         found = loaded(name) if name and command else command
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` set it for the imports
+        gc.enable()  # `main` set both for the imports
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return name, found, rest
 

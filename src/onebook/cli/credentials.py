@@ -262,7 +262,7 @@ def _show_account(info: AccountInfo) -> None:
     if info.expires_at is not None:
         typer.echo(f"The key expires on {iso_ms(info.expires_at)[:10]} (UTC).")
     for kind in info.unavailable_types:
-        typer.echo(f"The key lacks permissions for all of: {kind}.")
+        typer.echo(f"The key has no permission to read any of these: {kind}.")
 
 
 @credentials_app.command("list")

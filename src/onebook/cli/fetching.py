@@ -45,9 +45,12 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         types: Transaction types; empty for all that change balances, and holdings if there is no
-        file. start_ms: Oldest time, Unix ms; None for everything the exchange keeps. end_ms: Newest
-        time, inclusive. ends_now: Whether `end_ms` is now. source: `exchange` or `collected`; None
-        for both. output: The file; None to reconcile only.
+            file.
+        start_ms: Oldest time, Unix ms; None for everything the exchange keeps.
+        end_ms: Newest time, inclusive.
+        ends_now: Whether `end_ms` is now.
+        source: `exchange` or `collected`; None for both.
+        output: The file; None to reconcile only.
     """
 
     exchange: str | list[str]

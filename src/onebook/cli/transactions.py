@@ -242,7 +242,7 @@ def forget_command(
     before: Annotated[
         str | None,
         typer.Option(
-            help="Only what is older than a day, a time, or a duration such as 3650d.",
+            help="Delete only records older than this day, time or duration (such as 3650d).",
             show_default="everything",
         ),
     ] = None,
@@ -355,8 +355,8 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
     )
     print_table(("transaction_type", "from", "to", "complete", "reason"), rows)
     if zone is not UTC:
-        rest = "" if output is None else "; those of the file are in UTC"
-        typer.echo(f"Times of this table are in {zone}{rest}.")
+        rest = "" if output is None else "; the file uses UTC"
+        typer.echo(f"Times in this table are in {zone}{rest}.")
     for error in outcome.errors:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):

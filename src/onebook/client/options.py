@@ -94,7 +94,7 @@ def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewR
         if len(names) < len(texts):
             names += [each for each in supported if f"-{each}" not in texts]
         if not names:
-            raise ValueError(f"exchanges leaves none for {symbol}: name at least one.")
+            raise ValueError(f"exchanges: none is left for {symbol}; name at least one.")
         found += [
             ViewRequest(symbol, name, {**fields, "exchanges": [name]})
             for name in dict.fromkeys(names)

@@ -23,7 +23,10 @@ class TransactionPage:
     """One page of transactions.
 
     `coverage` gives for each type the time from which the pages so far have delivered all records;
-    `errors` lists what could not be read, and whether the next page retries it.
+    `errors` lists what could not be read, and whether the next page retries it. `own_transfers` has
+    the transfers between the accounts of a request for several, decided on this page: the pairs of
+    all pages are those of the request, whatever the size of the pages. `verification` is the
+    result of `verify=True`. Both are None in other answers.
     """
 
     records: list[dict[str, Any]]
@@ -32,6 +35,8 @@ class TransactionPage:
     partial: bool
     next_cursor: str | None
     summary: dict[str, Any]
+    own_transfers: dict[str, Any] | None = None
+    verification: dict[str, Any] | None = None
 
     @property
     def missing(self) -> list[dict[str, Any]]:
@@ -166,6 +171,8 @@ def _page(answer: Mapping[str, Any]) -> TransactionPage:
         partial=answer["partial"],
         next_cursor=answer["next_cursor"],
         summary=answer["summary"],
+        own_transfers=answer.get("own_transfers"),
+        verification=answer.get("verification"),
     )
 
 

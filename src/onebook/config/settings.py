@@ -184,7 +184,7 @@ class ExchangeSettings(Section):
     api_key: SecretStr = SecretStr("")
     """API key for a channel that needs one."""
     recorded: bool = False
-    """Set for recordings (`onebook replay`): disables measuring the data's age on arrival."""
+    """Set for recordings (`onebook replay`); the data's age on arrival is then not measured."""
 
 
 class CcxtSettings(Section):
@@ -204,17 +204,17 @@ class FeedSettings(Section):
     """Names of the exchanges to use; empty: all supported ones."""
     overrides: Mapping[str, ExchangeSettings] = {}
     """Changes to built-in facts, by exchange name. ws_url, rest_url: other addresses, such as a
-    regional host or the simulator. currencies: maps the exchange's currency codes to
-    Onebook's, such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has
-    several, such as "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the
-    key that a channel needs, such as an Ed25519 key without permissions for "sbe". recorded: set
-    for recordings (`onebook replay`); disables measuring the data's age on arrival."""
+    regional host or the simulator. currencies: maps the exchange's currency codes to Onebook's,
+    such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
+    "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
+    needs, such as an Ed25519 key without permissions for "sbe". recorded: set for recordings
+    (`onebook replay`); the data's age on arrival is then not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
     proxy: SecretStr = SecretStr("")
-    """Proxy of all connections to exchanges for books and instrument lists, except through ccxt:
+    """Proxy for connections to exchanges that carry books and instrument lists; not used by ccxt:
     http://USER:PASSWORD@HOST:PORT (HTTP CONNECT, also https) or socks5://USER:PASSWORD@HOST:PORT,
     which also resolves host names. Empty: use HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY
     from the environment. `direct`: no proxy."""
@@ -283,7 +283,7 @@ class GatewaySettings(Section):
 
 
 class AccountUrls(Section):
-    """URLs that replace those of one exchange; empty: its own."""
+    """Replacement URLs of one exchange; an empty value keeps the built-in URL."""
 
     mainnet_url: str = ""
     """Base URL of the live exchange, for every host that is not in `hosts`."""
@@ -299,10 +299,10 @@ class TransactionSettings(Section):
     """The transaction interface."""
 
     exchanges: tuple[str, ...] = ()
-    """Exchanges whose transactions are offered, such as bybit; empty: every supported exchange."""
+    """Exchanges offered by the transaction interface, such as bybit; empty: all supported ones."""
     overrides: Mapping[str, AccountUrls] = {}
-    """Other addresses, by exchange name: mainnet_url, testnet_url, demo_url and hosts, such as
-    those of the simulator."""
+    """Base URLs to use instead of the built-in ones, for example the simulator's; by exchange name:
+    mainnet_url, testnet_url, demo_url and hosts."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
     """File with the key that encrypts exchange credentials; created with mode 0600 when first
     needed."""
@@ -320,8 +320,8 @@ class TransactionSettings(Section):
     """Maximum concurrent transaction queries per API key; keep it below `runs_max`, so that one key
     cannot block all others."""
     reserve_share: float = Field(0.1, ge=0, le=0.5)
-    """Fraction of an exchange's per-minute rate limits that one API key leaves for the others. 0:
-    one key can exhaust the limits, so that others wait up to a minute."""
+    """Fraction of an exchange's per-minute rate limits that one API key must leave for other keys.
+    0: one key can use up the limits and make the others wait up to a minute."""
     collect_every: float = Field(0.0, ge=0, le=7 * 86_400)
     """Seconds between two automatic collections of an account, such as 3600; 0: only
     `onebook transactions collect` collects."""
@@ -370,8 +370,8 @@ class NatsSettings(Section):
     credentials_file: Path | None = None
     """Credentials file (.creds) with the JWT and seed of a NATS user."""
     tls_ca_file: Path | None = None
-    """PEM file of the certificate authorities trusted to sign the certificate of NATS. Default:
-    those of the system."""
+    """PEM file of the certificate authorities that may sign the NATS server's certificate. Default:
+    the system's."""
     tls_cert_file: Path | None = None
     """PEM client certificate, if NATS requires one."""
     tls_key_file: Path | None = None
@@ -440,7 +440,7 @@ class Settings(BaseSettings):
     _origin: Callable[[str], str] | None = PrivateAttr(default=None)
 
     def origin(self, name: str) -> str:
-        """Return the prefix of a message about a setting: its flag, variable or file.
+        """Return the flag, variable or file that set a value, as the prefix of an error message.
 
         It ends with a colon and a space; "" if the setting has its default.
         """

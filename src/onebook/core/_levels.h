@@ -12,9 +12,10 @@ enum { /* values of `types.LevelForm` */
     ROW = 0,
     OBJECT = 1,
     MESSAGE = 2,
-    PAIR = 3,      /* a row of price, amount and ignored cells: the usual row, with a fast path */
-    SIDED_PAIR = 4, /* the same after the name of the side */
-    LED_PAIR = 5    /* the same after one ignored cell */
+    GROUP = 3,
+    PAIR = 4,      /* a row of price, amount and ignored cells: the usual row, with a fast path */
+    SIDED_PAIR = 5, /* the same after the name of the side */
+    LED_PAIR = 6    /* the same after one ignored cell */
 };
 
 enum {
@@ -47,7 +48,7 @@ typedef struct { /* a `types.LevelShape` */
     uint8_t roles[COLUMNS_MAX];
     int members;
     Member names[MEMBERS];
-    uint32_t fields[2]; /* of price and amount */
+    uint32_t fields[2]; /* of price and amount: field numbers, or offsets in an entry of a group */
     uint32_t sides[2];  /* of bids and asks */
 } Shape;
 

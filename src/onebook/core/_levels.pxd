@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from onebook.core._scan cimport Scan
 
 cdef extern from "_levels.h" nogil:
-    enum: ROW, OBJECT, MESSAGE, PAIR, SIDED_PAIR, LED_PAIR
+    enum: ROW, OBJECT, MESSAGE, GROUP, PAIR, SIDED_PAIR, LED_PAIR
     enum: HEAD_BYTES, COLUMNS_MAX
 
     ctypedef struct Member:

@@ -11,6 +11,7 @@ cdef tuple ERRORS = (
     "A row of the level text is nested too deep.",
     "Level text has too many rows.",
     "A level message is not plain protobuf.",
+    "A group of levels does not have its stated length, or its entries are too short.",
 )
 
 
@@ -23,6 +24,8 @@ cdef bint read_text(Scan *scan, const uint8_t *text, Py_ssize_t length, const Sh
         amounts.plain_scale = MEASURE
     if shape.form == MESSAGE:
         return message_levels(scan, shape, text, length)
+    if shape.form == GROUP:
+        return group_rows(scan, shape, text, length, side)
     return text_rows(scan, shape, text, length, side)
 
 

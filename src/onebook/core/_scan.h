@@ -46,7 +46,8 @@ enum {
     TOO_DEEP = 6,
     TOO_MANY = 7,
     BAD_MESSAGE = 8,
-    NO_MEMORY = 9
+    BAD_GROUP = 9,
+    NO_MEMORY = 10
 };
 
 enum { /* contents of a cell of a level; the first three are numbers */

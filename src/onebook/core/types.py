@@ -23,6 +23,8 @@ FRAME_LEVELS_MAX: Final = 200_000  # rows of one level text
 COLUMNS_MAX: Final = 16  # columns of a row that a shape can select from
 NAME_BYTES_MAX: Final = 32  # of a member name in a shape
 FIELD_NUMBER_MAX: Final = 2**29 - 1  # of a protobuf field
+MANTISSA_BYTES: Final = 8  # of a number in an entry of a group
+ENTRY_BYTES_MAX: Final = 2**16 - 1  # of an entry of a group
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
 # Levels a side that one book keeps; the worst are dropped. A smaller limit is the window of an
@@ -31,6 +33,8 @@ DEPTH_MAX: Final = 500  # levels a side that one view shows
 LEVELS_MAX: Final = 20_000
 WITHIN_MAX: Final = 10_000  # basis points from the mid that a view can be limited to,
 WITHIN_DECIMALS_MAX: Final = 6  # and their decimals
+CONVERTED_DIGITS: Final = 12  # of the best price of books converted into another currency,
+CONVERTED_DECIMALS_MAX: Final = 12  # with at most these decimals; further ones are rounded away
 VALUE_DECIMALS: Final = 10  # decimals of price x amount; further ones are cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
@@ -57,6 +61,7 @@ class LevelForm(IntEnum):
     ROW = 0  # a JSON array, by column
     OBJECT = 1  # a JSON object, by member
     MESSAGE = 2  # a protobuf message, by field number
+    GROUP = 3  # an entry of a repeating group in Simple Binary Encoding, by offset
 
 
 # Bounds of decoded shapes; `LevelShape.__post_init__` checks those of each form.
@@ -66,14 +71,14 @@ Decimals = Annotated[int, Meta(ge=0, le=SCALE_MAX)]
 
 
 class LevelShape(Struct, frozen=True, gc=False):
-    """Positions of price and amount in a level; created by `rows`, `objects` or `protobuf`.
+    """Positions of price and amount in a level; created by a class method.
 
     `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to
     this number of decimals. A positive amount that would become zero becomes one unit of the last
     decimal, so that it is never read as a removal. By default (None) every amount is exact.
 
     `price_scale` and `amount_scale` are for exchanges that send scaled integers: 12345 at a scale
-    of 2 is 123.45. They differ by instrument, so such an exchange has several shapes.
+    of 2 is 123.45. They differ by instrument or frame, so such an exchange has several shapes.
     """
 
     form: LevelForm
@@ -193,6 +198,24 @@ class LevelShape(Struct, frozen=True, gc=False):
             amount_decimals=amount_decimals,
         )
 
+    @classmethod
+    def group(
+        cls, price: int = 0, amount: int = 8, *, price_scale: int = 0, amount_scale: int = 0
+    ) -> "LevelShape":
+        """Describe a repeating group in Simple Binary Encoding; other bytes are skipped.
+
+        Each side is a group as it was sent, or empty: the bytes of an entry and the number of
+        entries (uint16 each), then the entries. Numbers are int64 at these byte offsets of an
+        entry, little endian. A mantissa with the exponent -2 has a scale of 2.
+        """
+        return cls(
+            form=LevelForm.GROUP,
+            price=price,
+            amount=amount,
+            price_scale=price_scale,
+            amount_scale=amount_scale,
+        )
+
     @property
     def one_text(self) -> bool:
         """Whether both sides are in `bids`."""
@@ -209,6 +232,9 @@ class LevelShape(Struct, frozen=True, gc=False):
                 raise ValueError(
                     "A shape may have either a column for the side or a sign, not both."
                 )
+        elif self.form is LevelForm.GROUP:
+            apart = abs(int(self.price) - int(self.amount)) >= MANTISSA_BYTES
+            _check(cells, _within(cells, 0, ENTRY_BYTES_MAX - MANTISSA_BYTES) and apart)
         else:
             fields = [self.bids_field, self.asks_field]
             _check(cells, _within(cells, 1, FIELD_NUMBER_MAX))
@@ -219,7 +245,7 @@ class LevelShape(Struct, frozen=True, gc=False):
             raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
         if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
             raise ValueError(f"Scales must be 0 to {SCALE_MAX} decimals, not {self!r}.")
-        if self.amount_scale and self.amount_decimals is not None:
+        if self.amount_decimals is not None and (self.amount_scale or self.form is LevelForm.GROUP):
             raise ValueError("Amounts may be either scaled or cut, not both.")
 
 

@@ -21,16 +21,17 @@ frames, little endian:
               numInGroup u16 and that many of price i64, qty i64; symbol
     symbol    length u8, UTF-8
 
-A later version may lengthen a block at its end, so the stated lengths are used. Numbers are
-mantissa x 10^exponent; that all exponents are from -8 to 0, as the prices and amounts of the JSON
-have at most 8 decimals, is unconfirmed, and another exponent is an invalid frame. The ids are those
-of the JSON streams, so sequencing and seeding are the same. Under load, best prices that are no
-longer the newest are left out, which costs no correctness (`onebook.fusing`).
+A later version may lengthen a block at its end, so the stated lengths are used; a frame of a later
+version in which the symbol is not last is invalid. Numbers are mantissa x 10^exponent; that all
+exponents are from -8 to 0, as the prices and amounts of the JSON have at most 8 decimals, is
+unconfirmed, and another exponent is an invalid frame. The ids are those of the JSON streams, so
+sequencing and seeding are the same. Under load, best prices that are no longer the newest are left
+out, which costs no correctness (`onebook.fusing`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct, unpack_from
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -39,7 +40,6 @@ from msgspec.structs import replace
 from onebook.core.types import LevelShape
 from onebook.exchanges.kit import (
     EXPECTED,
-    NO_LEVELS,
     BookChannel,
     BookFrame,
     DepthBody,
@@ -56,123 +56,115 @@ from onebook.exchanges.kit import (
 )
 
 SCHEMA: Final = 1
+VERSION: Final = 0
 BEST_PRICES: Final = 10_001
 DEPTH: Final = 10_003
 STREAMS: Final = ("@depth", "@bestBidAsk")
 KEY_HEADER: Final = "X-MBX-APIKEY"
-DECIMALS: Final = 8  # of the integers that the core gets
-LEVELS: Final = LevelShape.rows(price_scale=DECIMALS, amount_scale=DECIMALS)
+DECIMALS_MAX: Final = 8  # of a price or amount
 
 _HEADER: Final = Struct("<HHHH")
-_BEST_PRICES: Final = Struct("<qqbbqqqq")
+_BEST_PRICES: Final = Struct("<qqbb16s16s")  # each side as price and amount, like a level
 _DEPTH: Final = Struct("<qqqbb")
+_BLOCK_MIN: Final = {BEST_PRICES: _BEST_PRICES.size, DEPTH: _DEPTH.size}
 _GROUP: Final = Struct("<HH")
 _LEVEL: Final = Struct("<qq")
+_ONE_LEVEL: Final = _GROUP.pack(_LEVEL.size, 1)
+_NO_AMOUNT: Final = bytes(8)
+_SHAPES: Final = {
+    (-prices, -amounts): LevelShape.group(price_scale=prices, amount_scale=amounts)
+    for prices in range(DECIMALS_MAX + 1)
+    for amounts in range(DECIMALS_MAX + 1)
+}  # by the exponents of prices and amounts
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Decode changed levels or best prices."""
-    at, template = _block(frame)
+    """Decode changed levels or best prices; the core reads the levels."""
+    at, template, version = _block(frame)
     if template == DEPTH:
-        return _depth(books, frame, at)
+        time_us, first, final, price, amount = _DEPTH.unpack_from(frame, _HEADER.size)
+        asks = _group_end(frame, at)
+        end = _group_end(frame, asks)
+        book = books.get(_symbol(frame, end, version))
+        if book is None:
+            return None
+        if not 0 < first <= final:
+            raise ValueError(f"the ids {first} to {final} are not a range")
+        shape = _shape(price, amount)
+        return book.delta(first, final, frame[at:asks], frame[asks:end], time_us, shape)
     if template == BEST_PRICES:
-        return _best_prices(books, frame, at)
+        time_us, sequence, price, amount, bid, ask = _BEST_PRICES.unpack_from(frame, _HEADER.size)
+        book = books.get(_symbol(frame, at, version))
+        if book is None:
+            return None
+        shape = _shape(price, amount)
+        return TopOfBook(book.instrument, sequence, _top(bid), _top(ask), shape, time_us)
     return EXPECTED
 
 
-def _block(frame: bytes) -> tuple[int, int]:
-    """Return the end of a frame's root block, and its template.
+def _block(frame: bytes) -> tuple[int, int, int]:
+    """Return the end of a frame's root block, its template and the version of its schema.
 
     Raises:
         ValueError: It is not a frame of this schema.
     """
     if len(frame) < _HEADER.size or frame.startswith(b"{"):
         raise ValueError("it is not a binary frame")
-    length, template, schema, _ = _HEADER.unpack_from(frame)
+    length, template, schema, version = _HEADER.unpack_from(frame)
     if schema != SCHEMA:
         raise ValueError(f"schema {schema} is unknown, only {SCHEMA} is known")
-    least = {DEPTH: _DEPTH.size, BEST_PRICES: _BEST_PRICES.size}.get(template, 0)
-    if length < least:
+    if length < _BLOCK_MIN.get(template, 0):
         raise ValueError(f"a block of {length} bytes is too short")
-    return _HEADER.size + length, template
-
-
-def _depth(books: dict[str, Join], frame: bytes, at: int) -> Outputs | None:
-    if len(frame) < at:
+    end = _HEADER.size + length
+    if len(frame) < end:
         raise ValueError("truncated block")
-    time_us, first, final, price, amount = _DEPTH.unpack_from(frame, _HEADER.size)
-    factors = _factor(price), _factor(amount)
-    bids, at = _levels(frame, at, factors)
-    asks, at = _levels(frame, at, factors)
-    book = books.get(_symbol(frame, at))
-    if book is None:
-        return None
-    if not 0 < first <= final:
-        raise ValueError(f"the ids {first} to {final} are not a range")
-    return book.delta(first, final, bids, asks, time_us)
+    return end, template, version
 
 
-def _best_prices(books: dict[str, Join], frame: bytes, at: int) -> Outputs | None:
-    if len(frame) < at:
-        raise ValueError("truncated block")
-    time_us, sequence, price, amount, bid, bid_amount, ask, ask_amount = _BEST_PRICES.unpack_from(
-        frame, _HEADER.size
-    )
-    book = books.get(_symbol(frame, at))
-    if book is None:
-        return None
-    prices, amounts = _factor(price), _factor(amount)
-    bids = b"[[%d,%d]]" % (bid * prices, bid_amount * amounts) if bid_amount else NO_LEVELS
-    asks = b"[[%d,%d]]" % (ask * prices, ask_amount * amounts) if ask_amount else NO_LEVELS
-    return TopOfBook(book.instrument, sequence, bids, asks, LEVELS, time_us)
-
-
-def _factor(exponent: int) -> int:
-    """Return what makes a mantissa an integer of `DECIMALS`."""
-    if not -DECIMALS <= exponent <= 0:
-        raise ValueError(f"the exponent {exponent} is not from -{DECIMALS} to 0")
-    return int(10 ** (DECIMALS + exponent))
-
-
-def _levels(frame: bytes, at: int, factors: tuple[int, int]) -> tuple[bytes, int]:
-    """Return a group of levels as JSON rows of integers, and its end."""
-    if len(frame) < at + _GROUP.size:
+def _group_end(frame: bytes, at: int) -> int:
+    """Return the end of a group of levels."""
+    begin = at + _GROUP.size
+    if len(frame) < begin:
         raise ValueError("truncated group")
     length, count = _GROUP.unpack_from(frame, at)
-    begin = at + _GROUP.size
-    end = begin + length * count
-    if (count and length < _LEVEL.size) or len(frame) < end:
+    end: int = begin + length * count
+    if len(frame) < end:
         raise ValueError("truncated group")
-    prices, amounts = factors
-    rows: Iterable[tuple[int, int]]
-    if length == _LEVEL.size:
-        numbers = unpack_from(f"<{2 * count}q", frame, begin)
-        rows = zip(numbers[::2], numbers[1::2], strict=True)
-    else:
-        starts = range(begin, end, length or 1)
-        rows = [_LEVEL.unpack_from(frame, start) for start in starts]
-    if prices == amounts == 1:
-        return b"[%b]" % b",".join([b"[%d,%d]" % row for row in rows]), end
-    return b"[%b]" % b",".join([b"[%d,%d]" % (p * prices, a * amounts) for p, a in rows]), end
+    return end
 
 
-def _symbol(frame: bytes, at: int) -> str:
+def _symbol(frame: bytes, at: int, version: int) -> str:
+    """Return the symbol here, which must be the last field of the frame."""
     end = at + 1 + frame[at] if at < len(frame) else at
     if end == at or end > len(frame):
         raise ValueError("truncated symbol")
-    return frame[at + 1 : end].decode()
+    if end < len(frame):
+        raise ValueError(f"version {version} of the schema has other fields than version {VERSION}")
+    return frame[at + 1 :].decode()
+
+
+def _shape(price: int, amount: int) -> LevelShape:
+    shape = _SHAPES.get((price, amount))
+    if shape is None:
+        exponent = amount if -DECIMALS_MAX <= price <= 0 else price
+        raise ValueError(f"the exponent {exponent} is not from -{DECIMALS_MAX} to 0")
+    return shape
+
+
+def _top(level: bytes) -> bytes:
+    """Return a side of the best prices as a group."""
+    return b"" if level.endswith(_NO_AMOUNT) else _ONE_LEVEL + level
 
 
 def _named(frame: bytes) -> BookFrame | None:
     """Return the book of a binary frame; None if the frame is of another kind."""
-    at, template = _block(frame)
+    at, template, version = _block(frame)
     if template == BEST_PRICES:
-        return BookFrame(_symbol(frame, at), top=True)
+        return BookFrame(_symbol(frame, at, version), top=True)
     if template != DEPTH:
         return None
-    for _ in range(2):
-        _, at = _levels(frame, at, (1, 1))
-    return BookFrame(_symbol(frame, at))
+    end = _group_end(frame, _group_end(frame, at))
+    return BookFrame(_symbol(frame, end, version))
 
 
 def control_of(text: Callable[[bytes], Event]) -> Callable[[bytes], Event]:
@@ -207,7 +199,7 @@ def channel_of(
         data,
         control_of(control),
         *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
-        join_by_rest(path, levels, weight=weight, delta_shape=LEVELS),
+        join_by_rest(path, levels, weight=weight),
         names_per_request=100,  # of two streams each
         seed=msgspec.json.Decoder(DepthBody).decode,
     )

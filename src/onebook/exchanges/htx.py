@@ -187,10 +187,9 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 def _top(books: dict[str, Join], message: Update) -> Outputs | None:
     book, tick = books.get(deep(message.ch)), message.tick
-    if book is None or book.shallow is None:
+    if book is None or (shallow := book.shallow) is None:
         return None
-    first = tick.previous + 1
-    return book.shallow.delta(first, tick.sequence, tick.bids, tick.asks, message.ts)
+    return shallow.delta(tick.previous + 1, tick.sequence, tick.bids, tick.asks, message.ts)
 
 
 def control(frame: bytes) -> Event:

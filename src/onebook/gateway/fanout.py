@@ -1,8 +1,8 @@
 """Fan-out of stream updates: one frame for all clients of a stream, one write each, no queue.
 
 Publishing is synchronous. A frame is built once for all clients of a stream that need the same
-bytes: with the same compression and view name. Each client costs one attribute test and, at the end
-of the tick, one write. Slow consumers are conflated: they are skipped and get the newest book when
+bytes: with the same compression and view name. A client costs one attribute test and, at the end of
+the tick, one write. Slow consumers are conflated: they are skipped and get the newest book when
 they read again, so that no client delays another.
 
 A transport's write costs about as much as its system call, and reading an attribute of a Python

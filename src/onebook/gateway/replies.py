@@ -80,7 +80,11 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
 
 
 RejectedReason = Literal[
-    "unknown_exchange", "symbol_not_traded", "exchange_unavailable", "unknown_fee"
+    "unknown_exchange",
+    "symbol_not_traded",
+    "exchange_unavailable",
+    "unknown_fee",
+    "no_conversion",
 ]
 
 
@@ -92,7 +96,8 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
         RejectedReason,
         about(
             "Why it is not served; exchange_unavailable: its instruments are not known yet; "
-            "unknown_fee: the option `fees` has no fee for it."
+            "unknown_fee: the option `fees` has no fee for it; no_conversion: of the exchanges of "
+            "the view none lists a pair that converts this book's quote into the symbol's."
         ),
     ]
     detail: Annotated[
@@ -131,7 +136,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     """The subscription was accepted; updates follow."""
 
     symbol: Symbol
-    exchanges: Annotated[tuple[str, ...], about("The exchanges that are merged.", ["okx"])]
+    exchanges: Annotated[
+        tuple[str, ...],
+        about("The exchanges that are merged; with quotes: the books, such as okx:USDC.", ["okx"]),
+    ]
     requested: Annotated[list[str] | str, about("As it was sent.", "all")]
     success: bool
     message: Text
@@ -431,7 +439,7 @@ class Filled(Struct, frozen=True):
     """The cost of one size over the whole books, whatever `depth` and `group` are.
 
     The last level, if not used up, is filled from the exchange with the largest amount first. With
-    the option `fees`, the fill is a route: the best split after fees, of as much of the size as
+    the option `fees`, the fill is a route: the best split after fees, for as much of the size as
     known lots and minimums allow.
     """
 
@@ -494,8 +502,8 @@ class Filled(Struct, frozen=True):
     unknown_rules: Annotated[
         list[str] | UnsetType,
         about(
-            "With fees: exchanges of the split whose lot, least amount or least notional is not "
-            "known, so that their order may be refused."
+            "With fees: exchanges of the split whose lot, minimum amount or minimum notional is "
+            "unknown; they may refuse the order."
         ),
     ] = UNSET
 
@@ -541,7 +549,7 @@ class MemberTimes(Struct, frozen=True):
 
 
 class CrossingEntry(Struct, frozen=True, kw_only=True):
-    """A pair of exchanges: one bids more, after both fees, than the other asks.
+    """A pair of exchanges where one bids more, after both fees, than the other asks.
 
     An entry that `ended` has only the two exchanges and the duration.
     """
@@ -554,7 +562,8 @@ class CrossingEntry(Struct, frozen=True, kw_only=True):
     sell: Annotated[str, about("Where to sell.", "kraken")]
     lasted_ms: Annotated[int, about("Milliseconds since the update in which it began.", 240)]
     amount: Annotated[
-        float | UnsetType, about("The amount that can be traded at the least profit.", 0.35)
+        float | UnsetType,
+        about("The amount that can be traded at the minimum profit or better.", 0.35),
     ] = UNSET
     buy_limit: Annotated[
         float | UnsetType, about("The highest price to pay, before the fee.", 97312)
@@ -588,6 +597,41 @@ class UpdateTimes(Struct, frozen=True):
     sent: Annotated[int, about("When the message was written.", 1_763_632_800_013_040)]
 
 
+class ConversionEntry(Struct, frozen=True):
+    """How some books of a view with `quotes` are converted."""
+
+    symbol: Annotated[str, about("The pair that is used.", "USDC/USDT")]
+    members: Annotated[list[str], about("The books that are converted.", ["kraken:USDC"])]
+    exchanges: Annotated[
+        list[str],
+        about(
+            "Whose books of the pair are used: the book's own exchange if it lists the pair, else "
+            "all exchanges of the view that list it and are live, merged.",
+            ["kraken"],
+        ),
+    ]
+    stale_exchanges: Annotated[
+        list[str], about("Exchanges whose books of the pair are not live, and not used.", [])
+    ]
+    bid: Annotated[
+        tuple[float, float] | None,
+        about("Best bid of the pair, with fees after the fee, and its amount.", [0.9998, 51000]),
+    ]
+    ask: Annotated[
+        tuple[float, float] | None,
+        about("Best ask of the pair, with fees after the fee, and its amount.", [0.9999, 42000]),
+    ]
+    age_ms: Annotated[int | None, about("Age of the oldest of these books, in milliseconds.", 12)]
+    reason: Annotated[
+        str | None,
+        about(
+            "Why the conversion is not live, a code as in exchange_status; its members are in "
+            "`stale_exchanges` of the update. null while it is live.",
+            None,
+        ),
+    ]
+
+
 class BookData(Struct, frozen=True):
     """The merged book of all exchanges whose book is live and of the same coin."""
 
@@ -603,8 +647,9 @@ class BookData(Struct, frozen=True):
     stale_exchanges: Annotated[
         list[str],
         about(
-            "Exchanges that are left out, because their book is not live, is of another coin"
-            " (identity_conflict), or is that of another exchange in this view (shared_book).",
+            "Exchanges left out, because their book is not live, belongs to another coin "
+            "(identity_conflict), or is also the book of another exchange in this view "
+            "(shared_book).",
             ["kraken"],
         ),
     ]
@@ -638,6 +683,10 @@ class BookData(Struct, frozen=True):
     ] = UNSET
     times: Annotated[
         UpdateTimes | UnsetType, about("With times: when the prices were sent and received.")
+    ] = UNSET
+    conversions: Annotated[
+        list[ConversionEntry] | UnsetType,
+        about("With quotes: how the books in other quotes are converted, as of this update."),
     ] = UNSET
 
 
@@ -689,7 +738,7 @@ BestLevel = Annotated[
 class BestUpdate(Struct, tag="best", frozen=True):
     """The best levels, with `on: best` and `mode: delta`; complete, so a lost one is no gap.
 
-    It has the requested members of `data`: ages, coverage, fill, crossings, times.
+    It has the requested members of `data`: ages, coverage, fill, crossings, times, conversions.
     """
 
     symbol: Symbol
@@ -700,6 +749,7 @@ class BestUpdate(Struct, tag="best", frozen=True):
     fill: Fills | UnsetType = UNSET
     crossings: list[CrossingEntry] | UnsetType = UNSET
     times: UpdateTimes | UnsetType = UNSET
+    conversions: list[ConversionEntry] | UnsetType = UNSET
     view: View = UNSET
 
 
@@ -819,14 +869,16 @@ class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fie
 
     exchange: Exchange
     total_transactions: Annotated[int, about("Records so far.", 120)]
-    came_to: Annotated[int, about("All newer records have been read, Unix ms.", 1_700_300_000_000)]
+    came_to: Annotated[
+        int, about("Time since which all records have been read, Unix ms.", 1_700_300_000_000)
+    ]
     start_time: StartTime
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
     timestamp: ActionTimestamp
     exports: Annotated[
         list[AwaitedExport] | UnsetType,
-        about("Exports that the exchange is making; the answer lacks what is in them."),
+        about("Exports that the exchange is still preparing; the answer lacks their records."),
     ] = UNSET
 
 

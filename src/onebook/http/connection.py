@@ -183,7 +183,7 @@ UNSENT_BYTES_MAX: Final = 131_072  # in the kernel; small, to see a slow client'
 # Responses to requests refused before routing: reason phrase, error code, message.
 REFUSALS: Final = {
     400: ("Bad Request", "invalid_request", "This is not an HTTP/1.1 request of RFC 9112."),
-    404: ("Not Found", "not_found", "Only /metrics is answered at this address."),
+    404: ("Not Found", "not_found", "This address serves only /metrics."),
     408: ("Request Timeout", "request_timeout", "The request did not arrive in time."),
     429: (
         "Too Many Requests",

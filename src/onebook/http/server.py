@@ -50,6 +50,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     except OSError as error:
         raise _cannot_listen(host, port, error) from None
     with listener:
+        sockets.send_at_once(listener)
         yield listener
 
 
@@ -72,6 +73,7 @@ def sharing(host: str, port: int) -> Iterator[socket.socket]:
             bound.bind((host, port))
         except OSError as error:
             raise _cannot_listen(host, port, error) from None
+        sockets.send_at_once(bound)
         yield bound
 
 

@@ -43,9 +43,9 @@ QueueT = TypeVar("QueueT", bound=ReaderQueue)
 
 
 class ServiceOptions(TypedDict, total=False):
-    """Options of a client's book that have no effect here, so that a strategy runs on either.
+    """Options of a client's book without effect here, so that a strategy runs on either.
 
-    Nothing is sent, no connection to a service can be lost, and each update has ages and horizons.
+    The library has no connection to a service, and each of its updates has ages and horizons.
     """
 
     mode: Literal["full", "delta"]

@@ -135,7 +135,7 @@ def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
             if name in names:
                 found.setdefault(name, []).extend(entries)
     if not found:
-        raise RecordingError(f"Nothing is recorded of {', '.join(names)}.")
+        raise RecordingError(f"The recordings have no data of {', '.join(names)}.")
     return [
         Tape(name, sorted(entries, key=lambda entry: entry.at)) for name, entries in found.items()
     ]

@@ -283,7 +283,7 @@ class ReaderQueue:
         self._notify()
 
     def status_changed(self, reader: BookReader) -> None:
-        """Record that a reader has something new that need not wait for its interval."""
+        """Schedule a reader at once, without waiting for its interval."""
         if not self._closed:
             self._due(reader)
 

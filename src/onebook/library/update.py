@@ -285,8 +285,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the entire
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
-    replay: by the recording's). `skipped` is the number of changes of its books that this update
-    contains beyond one: states that the reader did not see. `times` is None unless requested.
+    replay: by the recording's). `skipped` is the number of states of the book between this update
+    and the previous one, which the reader did not see. `times` is None unless requested.
     `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
     `crossings` are empty unless requested; in a snapshot, each has just begun.
     """

@@ -1,9 +1,9 @@
 """Payloads between nodes, with ranges of numbers and limits of size. Sans-I/O.
 
 The login to NATS is the trust boundary: a node with the login can claim to be any node. Even so, a
-payload is decoded only if it is not longer than its limit, and accepted only if every number is in
-its declared range, so that a defective or forged message cannot change more than it states.
-msgspec's limits also refuse NaN and infinities.
+payload is decoded only within its size limit, and accepted only if every number is in its declared
+range, so that the effect of a defective or forged message is limited. msgspec's limits also refuse
+NaN and infinities.
 """
 
 from enum import StrEnum

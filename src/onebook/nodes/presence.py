@@ -35,7 +35,7 @@ log = logging.getLogger("onebook.nodes")
 TICK_S: Final = 0.05
 HEARTBEAT_INTERVAL_S: Final = 0.2
 
-NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
+NODES: Final = Gauge("onebook_nodes", "Live nodes seen by this node.", ["role"])
 STRANGERS: Final = Gauge(
     "onebook_nodes_incompatible", "Live nodes with another version of the node protocol."
 )

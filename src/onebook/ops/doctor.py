@@ -362,8 +362,8 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
             advice = "Start the database, and check store.url and the rights of its user."
             if store.database.path is not None:
                 advice = (
-                    "The account of the service must own the file, those beside it and the folder, "
-                    "and their disk must have free space."
+                    "The service's account must own the file, its companion files and the folder,"
+                    " and the disk must have free space."
                 )
             return [fault("database", error.reason, advice)]
         except OSError as error:
@@ -497,7 +497,7 @@ async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIt
         every_s = ours.collect_every
         if problem:
             yield warning(
-                "collection", f"The last collection of {name} was not whole: {problem}", command
+                "collection", f"The last collection of {name} was incomplete: {problem}", command
             )
         elif every_s and (last is None or age_s > COLLECTIONS_LATE * every_s):
             yield warning(

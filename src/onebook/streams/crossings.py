@@ -1,4 +1,4 @@
-"""The crossings of a stream: which pairs of exchanges cross after fees, and for how long."""
+"""Crossings of a stream: the pairs of exchanges that cross after fees, and how long they last."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,6 +9,7 @@ from onebook.core import View
 from onebook.crossings import Crossing, CrossingReport, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL, decimal_text
+from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
 
@@ -22,7 +23,7 @@ Pair = tuple[str, str]  # where to buy, where to sell
 
 
 class CrossingView:
-    """The crossings of one stream: its own merge of the books by net price."""
+    """The crossings of one stream, from a separate merge of its books by net price."""
 
     __slots__ = (
         "_factors",
@@ -36,7 +37,7 @@ class CrossingView:
     )
 
     def __init__(self, names: Sequence[str], least: str, fees: Mapping[str, str]) -> None:
-        percents = [fees[name] for name in names]
+        percents = [fees[exchange_of(name)] for name in names]
         self._names = names
         self._least = least
         self._fee_scale, self._factors = fee_factors(percents)

@@ -1,6 +1,6 @@
 """Fills and routes of a stream: the cost of sizes against its books, in each update.
 
-`onebook.fill` has the arithmetic without fees, `onebook.routes` that after fees.
+`onebook.fill` has the arithmetic before fees, `onebook.routes` the arithmetic after fees.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ from onebook.fill import (
     size_texts,
 )
 from onebook.routes import Order, Route, RouteSide, Rules, routes
+from onebook.streams.basket import exchange_of
 from onebook.streams.members import StreamMembers
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription
@@ -40,7 +41,7 @@ _json = msgspec.json.encode
 
 
 class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes whose cost of buying and selling is in each update.
+    """Sizes to price in each update, for buying and for selling.
 
     `fill_sizes` makes them canonical: shortest decimal texts in ascending order, each once.
     """
@@ -63,21 +64,21 @@ class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: Annotated[
         Annotated[tuple[str, ...], msgspec.Meta(max_length=MEMBERS_MAX)] | UnsetType,
         msgspec.Meta(
-            description="With `fees`: exchanges that take no part.",
+            description="With `fees`: exchanges to leave out.",
             examples=[["kraken"]],
         ),
     ] = UNSET
     max_exchanges: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MEMBERS_MAX)] | UnsetType | None,
         msgspec.Meta(
-            description="With `fees`: the most exchanges of one split.",
+            description="With `fees`: the maximum number of exchanges in one split.",
             examples=[3],
         ),
     ] = UNSET
 
     @property
     def of_routes(self) -> bool:
-        """Whether options are chosen that only routes have."""
+        """Whether the request has options that only routes support."""
         return bool(self.limit or self.exclude or self.max_exchanges)
 
 
@@ -108,9 +109,9 @@ def fill_sizes(
 
 
 def fill_side(levels: Levels, direction: Direction) -> FillSide:
-    """Return the side that a direction takes, of levels that were merged with `split`.
+    """Return the side that a buy or sell takes from levels merged with `split`.
 
-    Levels are unpacked only as far as they are read.
+    Levels are unpacked only when they are read.
     """
     buys = direction == BUY
     rows = levels.asks if buys else levels.bids
@@ -124,7 +125,7 @@ def fill_side(levels: Levels, direction: Direction) -> FillSide:
 
 
 class FillView:
-    """The fills of one stream: its own merge of whole books, priced when it is read.
+    """The fills of one stream, from a separate merge of whole books that is priced when read.
 
     Its levels are neither cut to the depth nor binned to the step of the stream.
     """
@@ -155,12 +156,12 @@ class FillView:
 
 
 class RouteView:
-    """The routes of one stream: a merge of whole books by net price, routed when it is read."""
+    """The routes of one stream, from a separate merge of whole books, routed when read."""
 
     __slots__ = ("_factors", "_fee_scale", "_found", "_limit", "_names", "_sizes", "_view")
 
     def __init__(self, names: Sequence[str], sizes: FillSizes, fees: Mapping[str, str]) -> None:
-        percents = [fees[name] for name in names]
+        percents = [fees[exchange_of(name)] for name in names]
         self._names = names
         self._sizes = sizes
         self._limit = Decimal(sizes.limit) if sizes.limit else None
@@ -174,14 +175,17 @@ class RouteView:
         cores = members.cores
         if exclude:
             cores = [
-                None if name in exclude else core
+                None if exchange_of(name) in exclude else core
                 for name, core in zip(self._names, cores, strict=True)
             ]
         self._view.merge(cores)
         levels, ends = self._view.levels(), members.ends()
+        # The minimum notional of a converted order is in another currency.
         rules = {
-            each.exchange: order_rules(each.lot, each.least_amount, each.least_notional)
-            for each in members.instruments
+            name: order_rules(
+                each.lot, each.least_amount, "" if ":" in name else each.least_notional
+            )
+            for name, each in zip(members.names, members.instruments, strict=True)
             if each
         }
         found = tuple(
@@ -191,7 +195,7 @@ class RouteView:
                 sizes.amounts,
                 sizes.notionals,
                 self._names,
-                [end for end in ends if end.exchange not in exclude],
+                [end for end in ends if exchange_of(end.exchange) not in exclude],
                 rules,
                 sizes.max_exchanges or None,
             )
@@ -209,7 +213,7 @@ class RouteView:
 
 @lru_cache(maxsize=1_024)
 def order_rules(lot: str, least_amount: str, least_notional: str) -> Rules:
-    """Return the rules of an instrument from the texts of its list; "" is not known."""
+    """Return the order rules of an instrument, given as texts of its list; "" means unknown."""
     return Rules(*map(_number, (lot, least_amount, least_notional)))
 
 
@@ -228,14 +232,14 @@ def route_side(
     fee_scale: int,
     limit: Decimal | None = None,
 ) -> RouteSide:
-    """Return the side that a direction takes, of levels merged with `split` by net prices.
+    """Return the side that a buy or sell takes from levels merged with `split` by net price.
 
     Args:
         levels: The levels of a net view.
         direction: "buy" or "sell".
-        factors: Those of its fees, and `fee_scale`: see `fee_factors`.
+        factors: The factors of its fees; see `fee_factors`.
         fee_scale: Decimals that fees add.
-        limit: The worst price before fees that is taken.
+        limit: The worst price to take, before fees.
     """
     buys = direction == BUY
     own = [pair[buys] for pair in factors]

@@ -124,7 +124,7 @@ class Judgement(NamedTuple):
 
 
 def judge(tops: Sequence[Top], deviation_max: Decimal) -> list[Judgement]:
-    """Compare each book with the median of the others; in the order given."""
+    """Compare each book with the median of the others; results are in the given order."""
     if len(tops) < 2:
         return [Judgement(PriceVerdict.ALONE, None) for _ in tops]
     mids = sorted(top.mid for top in tops)
@@ -153,7 +153,7 @@ def _median_without(mids: Sequence[Decimal], own: Decimal) -> Decimal:
 
 
 def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> list[LiveBook]:
-    """Compare the live books of one symbol; returns those whose mark changed."""
+    """Compare the live books of one symbol; returns the books with a changed mark."""
     judged: list[tuple[LiveBook, Top]] = []
     for book in books:
         top = top_of(book)
@@ -176,7 +176,7 @@ def pooled(symbol: str) -> list[str]:
 
 
 def review_twins(books: Iterable[LiveBook], now: float) -> list[LiveBook]:
-    """Find the live books whose levels another one has; returns those whose mark changed.
+    """Find live books with the levels of another one; returns the books with a changed mark.
 
     Books of one symbol, and books of one exchange, are compared with each other. Of equal books the
     first by exchange and symbol stays unmarked.
@@ -256,7 +256,7 @@ def _detail(top: Top, judgement: Judgement, others: int) -> str:
 
 
 class IdentityGuard:
-    """Checks every symbol that has several comparable books.
+    """Checks each symbol that has several comparable books.
 
     Args:
         books: The guard subscribes to their health.

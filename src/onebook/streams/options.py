@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
 from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS
+from onebook.streams.basket import QUOTES_MAX
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
@@ -39,9 +40,9 @@ def about(description: str, example: Any = UNSET, must_be: str = "", **limits: A
 class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
-    In a stream key `depth`, `split`, `group`, `fill`, `within` and `fees` are canonical, so that
-    equal views are one stream: `fees` has the fee of each of its exchanges. A new option is added
-    at the end with a false default, because ids of streams omit such options.
+    In a stream key `depth`, `split`, `group`, `fill`, `within`, `fees` and `quotes` are canonical,
+    so that equal views are one stream: `fees` has the fee of each of its exchanges. A new option is
+    added at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
@@ -49,8 +50,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         int,
         about(
             "Minimum milliseconds between two updates, from 10; the last state is always sent. "
-            "After a late update the next may follow after half of it. 0: each change at once; "
-            "changes that arrive together are one update.",
+            "After a late update, the next may follow after half this interval. 0: each change at "
+            "once; changes that arrive together are one update.",
             100,
             INTERVAL_MUST_BE,
             ge=0,
@@ -94,9 +95,9 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     within: Annotated[
         str | None,
         about(
-            "Only levels within so many basis points of the mid, as decimal text: bids not further "
-            "below and asks not further above it, at most `depth` a side. While a side of the view "
-            "is empty, the best price of the other is the reference. At most "
+            "Maximum distance of levels from the mid in basis points, as decimal text; at most "
+            "`depth` levels a side. While a side of the view is empty, the best price of the other "
+            "is the reference. At most "
             f"{WITHIN_MAX:,} and {WITHIN_DECIMALS_MAX} decimals.",
             "25",
             'basis points as decimal text, such as "25"',
@@ -134,18 +135,29 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     net: Annotated[
         bool,
         about(
-            "With `fees`: levels by the price after the fee. Implies `split`; each level also has "
-            "the price of each exchange before its fee, unless it is a bin of `group`.",
+            "With `fees`: order levels by price after the fee. Implies `split`; each level also "
+            "has the price of each exchange before its fee, unless it is a bin of `group`.",
             False,
         ),
     ] = False
     crossings: Annotated[
         str | None,
         about(
-            "With `fees`: add the pairs of exchanges of which one bids more than the other asks, "
-            "after both fees. The value is the least profit of an order in percent, as decimal "
-            "text; 0 takes any profit.",
+            "With `fees`: add the pairs of exchanges where one bids more than the other asks, "
+            "after both fees. The value is the minimum profit of an order in percent, as decimal "
+            "text; 0 accepts any profit.",
             "0.05",
             'a percentage as decimal text, such as "0.05"',
+        ),
+    ] = None
+    quotes: Annotated[
+        Annotated[tuple[str, ...], Meta(max_length=QUOTES_MAX)] | None,
+        about(
+            "Quote currencies whose books are pooled into the symbol's own quote: each price is "
+            "converted through the live book of the two currencies, on the side and for the size "
+            "that would be used, with `fees` after the fee of that step. The name of a converted "
+            f"book in levels is exchange:quote. At most {QUOTES_MAX}.",
+            ["USDC", "USD"],
+            f'a list of at most {QUOTES_MAX} currencies, such as ["USDC", "USD"]',
         ),
     ] = None

@@ -5,9 +5,9 @@ it is due, and encoded once for all of its clients. Work per exchange frame is c
 change of a book moves the clean streams of that book to a queue, and later changes find nothing to
 move. One timer empties the queue, in which the keys of clients take turns.
 
-Only live books are merged, without those that the identity guard quarantined or found to be equal
-to another of the view. A book that stops being merged makes its streams publish at once, whatever
-their interval, and every update names those left out.
+Only live books are merged; books that the identity guard quarantined, or found to be equal to
+another book of the view, are left out. A book that stops being merged makes its streams publish at
+once, whatever their interval, and every update names those left out.
 
 No sockets and no event loop: time and timers come from a `Clock`; the gateway's fan-out is the
 `Publisher` and knows the subscribers.
@@ -16,7 +16,7 @@ No sockets and no event loop: time and timers come from a `Clock`; the gateway's
 import heapq
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -25,10 +25,11 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
-from onebook.model import Health, Instrument
+from onebook.model import Health, Instrument, Reason
+from onebook.streams.basket import BasketMembers, exchange_of, symbol_of
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
-from onebook.streams.stream import BookRequest, Stream, StreamKey
+from onebook.streams.stream import BookRequest, Stream, StreamKey, members_of
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
@@ -106,7 +107,7 @@ class Publisher(Protocol):
     """Fan-out of updates to clients; every call is synchronous and never waits for a reader."""
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Send an update of a stream; `full` builds the whole book of the same update number."""
+        """Send an update of a stream; `full` builds the whole book with the same update number."""
 
     def status(self, stream: Stream, payload: bytes) -> None:
         """Send a changed health of an exchange of the stream."""
@@ -176,7 +177,7 @@ class Streams:
         if stream is None:
             now = self._clock.monotonic()
             stream = self._open[key] = Stream(
-                key, self._instruments(key), now, self._stamp, self._clock
+                key, self._members(key), now, self._stamp, self._clock
             )
             stream.owner = owner
             self._join(stream)
@@ -203,7 +204,7 @@ class Streams:
             return
         del self._open[stream.key]
         stream.due = stream.view = stream.fills = None
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._detach(stream, instrument)
 
     def fetch(
@@ -215,17 +216,17 @@ class Streams:
     ) -> Callable[[], None]:
         """Answer once with the book of a key, without a subscription.
 
-        The answer is sent when a stream would have its first update: see `Opening`. Returns what to
-        call when the request is cancelled.
+        The answer is sent when a stream would have its first update: see `Opening`. Returns the
+        function that cancels the request.
         """
         now = self._clock.monotonic()
-        members = StreamMembers(key.exchanges, self._instruments(key))
+        members = self._members(key)
         request = BookRequest(
             key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
         )
         request.due = now
         self._requests_open += 1
-        for instrument in _known(members):
+        for instrument in members.needed():
             self._supervisor.acquire(instrument)
             self._requests.setdefault(instrument, set()).add(request)
         self._answer_or_plan(request, now)
@@ -234,9 +235,9 @@ class Streams:
     def publish_now(self, stream: Stream) -> None:
         """Merge a stream for a request; changes are published to all of its subscribers.
 
-        Thus no client misses an update number. Nothing is merged within the interval (at most a
-        second) of the last update, so that one client's requests cost the others nothing. Changes
-        of a stream without an interval are published in the next turn anyway.
+        Thus no client misses an update number. Within the interval (at most a second) after an
+        update nothing is merged, so that one client's requests do not slow down the others. A
+        stream without an interval publishes its changes in the next turn anyway.
         """
         now = self._clock.monotonic()
         is_due = stream.due is not None and stream.due <= now
@@ -267,10 +268,13 @@ class Streams:
             statuses = [self._status(book, shown=shown) for shown in (False, True)]
             now = self._clock.monotonic()
             for stream in tuple(streams):
-                self.publisher.status(stream, statuses[stream.members.shows(book)])
+                if not stream.key.options.quotes:
+                    self.publisher.status(stream, statuses[stream.members.shows(book)])
                 if book.health is Health.OFFLINE:
                     self._follow_lists(stream)
                 self._reschedule(stream, now)
+                for status in self._member_statuses(stream):
+                    self.publisher.status(stream, status)
             self._arm(now)
         requests = self._requests.get(instrument)
         if requests:
@@ -300,7 +304,7 @@ class Streams:
     # The queue
 
     def _join(self, stream: Stream) -> None:
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._attach(stream, instrument)
         stream.members.refresh(self._books)
         now = self._clock.monotonic()
@@ -320,17 +324,22 @@ class Streams:
 
     def _follow_lists(self, stream: Stream) -> None:
         """Replace instruments of the stream that exchanges have relisted."""
-        held, followed = stream.members.instruments, False
-        for at, listed in enumerate(self._instruments(stream.key)):
-            before = held[at]
-            if listed is None or listed is before:
-                continue
-            held[at], followed = listed, True
-            if before is not None:
-                self._detach(stream, before)
-            self._attach(stream, listed)
-        if followed:
-            self._reschedule(stream, self._clock.monotonic())
+        before = stream.members.needed()
+        for members, symbol in _groups(stream):
+            for at, name in enumerate(members.names):
+                listed = self._catalogue.instrument(exchange_of(name), symbol_of(name, symbol))
+                if listed is not None:
+                    members.instruments[at] = listed
+        after = stream.members.needed()
+        if after == before:
+            return
+        for instrument in before:
+            if instrument not in after:
+                self._detach(stream, instrument)
+        for instrument in after:
+            if instrument not in before:
+                self._attach(stream, instrument)
+        self._reschedule(stream, self._clock.monotonic())
 
     def _wake(self, waiting: set[Stream], now: float) -> None:
         for stream in waiting:
@@ -408,7 +417,7 @@ class Streams:
 
     def _publish(self, stream: Stream, now: float) -> None:
         due, stream.due = stream.due, None
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._clean[instrument].add(stream)
         stream.merged_at = now
         if stream.merge() or stream.forced:
@@ -455,7 +464,7 @@ class Streams:
             return
         request.due = None
         self._requests_open -= 1
-        for instrument in _known(request.members):
+        for instrument in request.members.needed():
             self._requests[instrument].discard(request)
             if not self._requests[instrument]:
                 del self._requests[instrument]
@@ -484,25 +493,50 @@ class Streams:
             self._handle.cancel()
             self._handle = None
 
-    def _instruments(self, key: StreamKey) -> list[Instrument | None]:
-        return [self._catalogue.instrument(each, key.symbol) for each in key.exchanges]
+    def _members(self, key: StreamKey) -> StreamMembers:
+        return members_of(key, self._catalogue.instrument)
 
     def marks(self, stream: Stream) -> list[bytes]:
         """Statuses of the live members that have a mark, for a new subscriber."""
-        found = map(self._books.get, _known(stream.members))
+        members = stream.members
+        if isinstance(members, BasketMembers):
+            return [
+                self._state_json(book.instrument, members.state_of(name, book), name, stream)
+                for name, book in self._marked(members)
+            ]
+        return [self._status(book, shown=members.shows(book)) for _, book in self._marked(members)]
+
+    def _marked(self, members: StreamMembers) -> Iterator[tuple[str, LiveBook]]:
+        for name, instrument in zip(members.names, members.instruments, strict=True):
+            book = None if instrument is None else self._books.get(instrument)
+            if book is not None and book.mark is not None and book.health is Health.LIVE:
+                yield name, book
+
+    def _member_statuses(self, stream: Stream) -> list[bytes]:
+        """Statuses of the members of a basket whose state has changed."""
+        if not isinstance(stream.members, BasketMembers):
+            return []
         return [
-            self._status(book, shown=stream.members.shows(book))
-            for book in found
-            if book is not None and book.mark is not None and book.health is Health.LIVE
+            self._state_json(instrument, state, name, stream)
+            for name, instrument, state in stream.members.changed_states(self._books)
         ]
 
     def _status(self, book: LiveBook, *, shown: bool) -> bytes:
-        state, reason, detail = condition(book, shown=shown)
-        instrument = book.instrument
+        return self._state_json(book.instrument, condition(book, shown=shown))
+
+    def _state_json(
+        self,
+        instrument: Instrument,
+        found: tuple[Health, Reason | None, str],
+        member: str = "",
+        stream: Stream | None = None,
+    ) -> bytes:
+        """Encode the state of a book, or of a member of a basket, as an `exchange_status`."""
+        state, reason, detail = found
         status = {
             "type": "exchange_status",
-            "symbol": instrument.symbol,
-            "exchange": instrument.exchange,
+            "symbol": instrument.symbol if stream is None else stream.key.symbol,
+            "exchange": member or instrument.exchange,
             "state": state,
             "reason": reason or "",
             "detail": detail,
@@ -511,5 +545,10 @@ class Streams:
         return _json(status | {"via": instrument.via} if instrument.via else status)
 
 
-def _known(members: StreamMembers) -> list[Instrument]:
-    return [each for each in members.instruments if each is not None]
+def _groups(stream: Stream) -> list[tuple[StreamMembers, str]]:
+    """Return the members of a stream, and those of its conversions, with their symbols."""
+    members = stream.members
+    found = [(members, stream.key.symbol)]
+    if isinstance(members, BasketMembers):
+        found += [(each.books, each.step.symbol) for each in members.steps]
+    return found

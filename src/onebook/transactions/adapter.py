@@ -68,7 +68,7 @@ class SourceFailed(Exception):
 
 
 class PendingExport(Struct, frozen=True):
-    """An export that an exchange makes on request, and that is not there yet.
+    """An export that an exchange makes on request and has not finished yet.
 
     Args:
         exchange: Its name in requests.
@@ -432,8 +432,8 @@ class Page(Struct, frozen=True):
         parts: Rows that have to be joined.
         cut: Whether the window has more rows than this page and no cursor to them; the window is
             then read again in halves.
-        lack: Why rows before `kept_from_ms` are missing, where the reason is not that the exchange
-            has dropped them: an export that is not there yet.
+        lack: Why rows before `kept_from_ms` are missing, if the exchange has not dropped them: an
+            unfinished export.
     """
 
     records: list[Record]
@@ -472,7 +472,8 @@ class AccountInfo(Struct, frozen=True):
             insists.
         may_trade: Whether the key can place or cancel orders; it is then stored only if the
             operator insists.
-        owner: The exchange's id of the account, the same for all of its keys; "": it gives none.
+        owner: The exchange's id of the account, the same for all of its keys; "" if it reports
+            none.
     """
 
     account_type: str

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from onebook.backoff import TryAgain, retried
 from onebook.clock import Clock
 from onebook.inflate import TooLong, Uninflatable
-from onebook.rest import Answer, NoCookies, Wire
+from onebook.rest import Answer, NoCookies, Wire, trusted_authorities
 from onebook.transactions import metrics
 from onebook.transactions.adapter import (
     HOST_FIELD,
@@ -296,6 +296,7 @@ class ExchangeClient:
             follow_redirects=False,
             transport=transport,
             headers={"Accept": "application/json", "User-Agent": "onebook"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )
@@ -446,13 +447,17 @@ class ExchangeClient:
         stamp: Callable[[], int],
     ) -> httpx.Request:
         base_url = site.hosts[host]
+        url = _url(base_url, call)
         if credentials is not None:
             # Sign the query string in its final form: httpx may have quoted it.
-            wire = _url(base_url, call).query.decode("ascii")
-            call = self._api.sign(replace(call, query=wire), credentials, stamp())
+            call = replace(call, query=url.query.decode("ascii"))
+            signed = self._api.sign(call, credentials, stamp())
+            if (signed.path, signed.query) != (call.path, call.query):
+                url = _url(base_url, signed)
+            call = signed
         headers = {**self._api.headers.get(site.environment, {}), **call.headers}
         return self._http.build_request(
-            call.method, _url(base_url, call), headers=headers, content=call.body or None
+            call.method, url, headers=headers, content=call.body or None
         )
 
     async def _send(self, request: httpx.Request) -> Answer:

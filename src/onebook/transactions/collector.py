@@ -621,7 +621,7 @@ def problem_of(done: Collected) -> str:
     if done.errors:
         return done.errors[0].message
     if done.gaps:
-        return f"Not read as far back as the exchange keeps it: {', '.join(done.gaps)}."
+        return f"The exchange keeps older records that were not read: {', '.join(done.gaps)}."
     return ""
 
 

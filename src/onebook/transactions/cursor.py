@@ -10,12 +10,14 @@ included if they remain valid.
 import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from msgspec import MsgspecError, Struct, msgpack
 from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
+from onebook.transactions.own_transfers import TransferSide
 from onebook.transactions.record import FIRST, RecordKey
 from onebook.transactions.windows import Bookmark
 
@@ -66,12 +68,18 @@ NO_CURSOR: Final = "Field cursor is not a cursor issued by this service."
 
 
 class JointState(Struct, frozen=True, array_like=True, kw_only=True):
-    """State of a query of several accounts between two pages, by account."""
+    """State of a query of several accounts between two pages, by account.
+
+    Args:
+        transfers: Records that may be one side of a transfer between the accounts, whose other side
+            may be on the next page.
+    """
 
     version: int = JOINT_VERSION
     digest: str
     key: str
     states: dict[str, CursorState]
+    transfers: tuple[TransferSide, ...] = ()
 
 
 State = TypeVar("State", CursorState, JointState)
@@ -113,18 +121,25 @@ class Cursors:
         _refuse_other(state, digest, key_id)
         return state
 
-    def seal_joint(self, states: dict[str, CursorState], *, digest: str, key_id: str) -> str:
+    def seal_joint(
+        self,
+        states: dict[str, CursorState],
+        transfers: Sequence[TransferSide] = (),
+        *,
+        digest: str,
+        key_id: str,
+    ) -> str:
         """Encode a cursor for several accounts."""
         key = key_digest(key_id)
-        joint = JointState(digest=digest, key=key, states=states)
+        joint = JointState(digest=digest, key=key, states=states, transfers=tuple(transfers))
         text = self._signed(msgpack.encode(joint))
         if len(text) > CHARS_MAX:
             bare = {name: replace(state, bookmarks={}) for name, state in states.items()}
             text = self._signed(msgpack.encode(replace(joint, states=bare)))
         return text
 
-    def open_joint(self, text: str, *, digest: str, key_id: str) -> dict[str, CursorState]:
-        """Decode the states in a cursor for several accounts.
+    def open_joint(self, text: str, *, digest: str, key_id: str) -> JointState:
+        """Decode a cursor for several accounts.
 
         Raises:
             InvalidRequest: The cursor is not ours, or belongs to another query or key.
@@ -133,7 +148,7 @@ class Cursors:
         if state.version != JOINT_VERSION:
             raise InvalidRequest(NO_CURSOR)
         _refuse_other(state, digest, key_id)
-        return state.states
+        return state
 
     def account(self, api_key: str) -> str:
         """Digest that stands for exchange credentials in a cursor; it does not reveal them."""

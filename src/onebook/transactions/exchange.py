@@ -60,7 +60,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         streams: Its private WebSockets; without any, new records are found only by polling.
         poll_factor: Its polling interval relative to other exchanges: for tight limits.
         stream_token: Requests what `PrivateStream.opening` needs in addition to the credentials.
-        exports: What it exports on request, in its mainnet; see `AccountSession.exports`.
+        exports: Its exports on request, on mainnet; see `AccountSession.exports`.
     """
 
     entry: AdapterEntry
@@ -105,6 +105,8 @@ class ExchangeAdapter:
         override = settings.overrides.get(definition.entry.name) or AccountUrls()
         self._link_host = override.hosts.get(FILES, "")
         self._definition = definition
+        if exports is not None and definition.exports is not None:
+            exports.offer(definition.entry.name)
         self._client = ExchangeClient(
             definition.entry,
             definition.api,
@@ -249,7 +251,7 @@ class ExchangeAdapter:
 class AccountSession:
     """Signed requests to one account of an exchange, and its markets, for one client request.
 
-    `reader` is the part that the adapter implements. `exports` is None where nothing is exported.
+    `reader` is the part that the adapter implements. `exports` is None if the exchange has none.
     """
 
     def __init__(
@@ -284,11 +286,11 @@ class AccountSession:
 
     @property
     def pending_exports(self) -> list[PendingExport]:
-        """Exports that are not there yet, the newest first."""
+        """Exports that are not available yet, the newest first."""
         return [] if self.exports is None else list(self.exports.waiting.values())
 
     async def close(self) -> None:
-        """Stop waiting for exports; what was begun goes on."""
+        """Stop waiting for exports; running downloads continue."""
         if self.exports is not None:
             await self.exports.close()
 

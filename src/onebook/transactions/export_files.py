@@ -140,7 +140,7 @@ class ExportFiles:
         return count
 
     def forget(self, *names: str) -> int:
-        """Delete the files whose names begin so; return how many."""
+        """Delete the files with this prefix; return their number."""
         begin, count = "-".join(names) + "-", 0
         for path, _, _ in self._files():
             if path.name.startswith(begin):
@@ -152,7 +152,7 @@ class ExportFiles:
         """Check that this many more bytes fit.
 
         Raises:
-            ExportsFull: They do not fit.
+            ExportsFull: There is not enough room.
         """
         used = self.used_bytes()
         if used + more_bytes >= self.bytes_max:
@@ -207,7 +207,7 @@ class ExportFiles:
             key: The key to encrypt them with.
 
         Raises:
-            ExportsFull: They do not fit.
+            ExportsFull: There is not enough room.
         """
         part = self.part()
         try:

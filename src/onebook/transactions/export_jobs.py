@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from onebook.clock import Clock
 from onebook.core import iso
 from onebook.errors import ConfigError
 from onebook.model import HOUR_MS, MINUTE_MS, SECOND_MS
-from onebook.rest import NoCookies
+from onebook.rest import NoCookies, trusted_authorities
 from onebook.store import ExportJobRow
 from onebook.store.exports import ExportStore
 from onebook.store.leases import Lease, LeaseStore
@@ -38,7 +39,7 @@ from onebook.transactions.export_files import (
     Row,
     StoredExport,
 )
-from onebook.transactions.metrics import EXPORT_BYTES, EXPORTS
+from onebook.transactions.metrics import EXPORT_BYTES, EXPORT_WAITING, EXPORTS
 from onebook.transactions.pools import Budget
 
 DATA_KEY: Final = "exchange exports"
@@ -57,7 +58,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 30.0
 
 REQUESTED, DAMAGED = "requested", "damaged"  # states of jobs, in addition to those of `ExportState`
-STORED, FAILED = "stored", "failed"  # outcomes, for metrics
+STORED, FAILED, FULL = "stored", "failed", "full"  # outcomes, for metrics
 # Reasons why an account has no exports at all.
 NO_EXPORTS: Final = frozenset({FailureReason.NOT_OFFERED, FailureReason.NOT_OPENED})
 # Failures after which an answer continues without an export; others are those of any list.
@@ -192,15 +193,38 @@ class ExportJobs:
         self._tasks: dict[tuple[ExportKey, str], asyncio.Task[StoredExport | None]] = {}
         self._sweeps: set[asyncio.Task[None]] = set()
         self._pruned = False
+        # When unfinished exports were requested and last checked, Unix ms.
+        self._unfinished: dict[tuple[ExportKey, str], tuple[int, int]] = {}
         # A separate client, so that no header of an exchange's API reaches the host of its files.
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             transport=transport,
             headers={"User-Agent": "onebook", "Accept-Encoding": "identity"},
+            verify=trusted_authorities(environment=False),
             trust_env=False,
             cookies=NoCookies(),
         )
+
+    def offer(self, exchange: str) -> None:
+        """Declare the metrics of an exchange: `increase` misses the first count of an absent
+        sample."""
+        for outcome in (REQUESTED, STORED, FAILED, FULL):
+            EXPORTS.labels(exchange, outcome)
+        EXPORT_WAITING.labels(exchange).set_function(partial(self.waiting_s, exchange))
+
+    def waiting_s(self, exchange: str) -> float:
+        """Age of the oldest unfinished export of an exchange when it was last checked, in seconds.
+
+        An export that no answer needs any more is not checked again; it counts until `GIVE_UP_MS`.
+        """
+        now_ms = self.clock.wall_ms()
+        ages = [
+            checked_ms - requested_ms
+            for (key, _), (requested_ms, checked_ms) in self._unfinished.items()
+            if key.exchange == exchange and now_ms - requested_ms <= GIVE_UP_MS
+        ]
+        return max([0, *ages]) / SECOND_MS
 
     async def close(self) -> None:
         """Cancel downloads and close their connections; jobs continue when they are needed
@@ -263,8 +287,13 @@ class ExportJobs:
         self, place: tuple[ExportKey, str], task: "asyncio.Task[StoredExport | None]"
     ) -> None:
         del self._tasks[place]
-        if not task.cancelled():
-            task.exception()  # mark the exception retrieved: all waiters may have been cancelled
+        if task.cancelled():
+            return
+        error = task.exception()  # retrieved: all waiters may have been cancelled
+        if isinstance(error, Pending) and error.requested_at_ms is not None:
+            self._unfinished[place] = error.requested_at_ms, self.clock.wall_ms()
+        elif not isinstance(error, Pending):
+            self._unfinished.pop(place, None)
 
     async def _advance(
         self, account: "AccountExports", key: ExportKey, piece: ExportPiece
@@ -443,9 +472,12 @@ class ExportJobs:
                 url = answer.url
         except ExportsFull as error:
             log.warning("%s", error)
+            EXPORTS.labels(key.exchange, FULL).inc()
             raise SourceFailed(FailureReason.EXPORTS_FULL, str(error), retryable=True) from None
         except OSError as error:
             why = f"The directory of exports cannot be written: {error.strerror or error}."
+            log.warning("%s", why)
+            EXPORTS.labels(key.exchange, FULL).inc()
             raise SourceFailed(FailureReason.EXPORTS_FULL, why, retryable=True) from None
         if job.state != REQUESTED:
             await self.store.put(replace(job, state=REQUESTED, reason=""))
@@ -509,8 +541,8 @@ class ExportJobs:
             status = response.status_code
             if response.is_redirect:
                 raise account.failed(
-                    f"gave a link to the export of {piece.label} that leads to another host; "
-                    "it is not followed."
+                    f"gave a link to the export of {piece.label} on an unknown host; the link is "
+                    "not followed."
                 )
             if status in (401, 403, 404, 410):
                 raise _LinkGone

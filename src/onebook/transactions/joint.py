@@ -13,7 +13,7 @@ from onebook.clock import Clock
 from onebook.transactions.accounts import ALL
 from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport, SourceFailed
 from onebook.transactions.cursor import CursorState
-from onebook.transactions.own_transfers import OwnTransfers
+from onebook.transactions.own_transfers import OwnTransfers, TransferSide
 from onebook.transactions.reconciliation import OrderReport, Verification, verdict
 from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
@@ -27,6 +27,7 @@ class JointQuery(Struct, frozen=True, kw_only=True):
         parts: The query of each account.
         requested_types: The requested types, or the defaults of all accounts.
         digest: Identifies the query, the same for all its pages; cursors are bound to it.
+        transfers: Undecided sides of transfers between the accounts, from the previous page.
     """
 
     request: TransactionsRequest
@@ -34,6 +35,7 @@ class JointQuery(Struct, frozen=True, kw_only=True):
     requested_types: tuple[str, ...]
     limit: int | None
     digest: str
+    transfers: tuple[TransferSide, ...] = ()
 
     @property
     def from_ms(self) -> int:
@@ -71,7 +73,7 @@ class JointRun:
         self._runs = runs
         self._merging = merging
         self._clock = clock
-        self._own = OwnTransfers()
+        self._own = OwnTransfers(query.transfers)
 
     @property
     def display(self) -> str:
@@ -112,7 +114,7 @@ class JointRun:
 
     @property
     def exports(self) -> list[PendingExport]:
-        """Exports of exchanges that this answer waits for, or does without."""
+        """Unfinished exports that this answer waits for, or omits."""
         return [each for run in self._runs for each in run.exports]
 
     @property
@@ -137,8 +139,18 @@ class JointRun:
                 yield batch
 
     def own_transfers(self) -> dict[str, Any]:
-        """The transfers between the accounts with both records in this answer."""
-        return self._own.finish()
+        """The transfers between the accounts, as far as they are decided on this page."""
+        return self._own.finish(last=self._ended)
+
+    @property
+    def undecided_transfers(self) -> list[TransferSide]:
+        """The records whose other side may be on the next page."""
+        return self._own.carried
+
+    @property
+    def _ended(self) -> bool:
+        """Whether no page follows."""
+        return all(run.state("") is None for run in self._runs)
 
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure of the answer if no account could be read; else None."""
@@ -184,13 +196,13 @@ class JointRun:
         holds = verdict(checks)
         if any(proof.holds is None for proof in proofs.values()):
             holds = None if holds else holds
-        self._own.finish()
+        self._own.finish(last=self._ended)
         unproven = tuple(self._own.unclear)
         return Verification(holds, (), unproven, (), OrderReport(0, True, (), 0), (), proofs)
 
     def states(self, key_id: str) -> dict[str, CursorState] | None:
         """State of the next page of each account; None if all have been read completely."""
-        if all(run.state(key_id) is None for run in self._runs):
+        if self._ended:
             return None
         states = {str(run.query.account): run.state(key_id, always=True) for run in self._runs}
         return {name: state for name, state in states.items() if state is not None}

@@ -6,9 +6,9 @@ intervals, because streams lose messages and do not announce everything. Pushed 
 from the lists, so a record has the same id and form as in a later fetch.
 
 Each subscription remembers what it has delivered: a record is pushed when its id is new, and again
-when its content has changed. Nothing is queued: for a subscription that cannot take records,
-reading resumes where it stopped. Each read begins where the last complete one began, less an
-overlap, so the first read after a gap closes it.
+when its content has changed. There is no queue: if a subscription cannot take records, reading
+later resumes where it stopped. Each read begins where the last complete one began, less an overlap,
+so the first read after a gap closes it.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ class ReadRecord:
 
 
 def content_of(record: Record, bare: bytes | None = None) -> int:
-    """The content that distinguishes a changed record: excludes a time that is only the read's."""
+    """The content that decides whether a record changed; excludes the time of the read."""
     if UNTIMED in record.incomplete:
         return hash(encode(replace(record, raw=UNSET, timestamp=0, datetime="")))
     return hash(encode(replace(record, raw=UNSET)) if bare is None else bare)
@@ -226,7 +226,7 @@ class DeliveredRecords:
 
 
 class LiveSubscription:
-    """One account of a client's subscription: delivered records, and what is still to push.
+    """One account of a client's subscription: the records delivered, and those still to push.
 
     Create it before the history is read, `note` each of its records, then have it followed.
 
@@ -272,7 +272,7 @@ class LiveSubscription:
         self._floors[kind] = max(floor_ms, self._floors.get(kind, 0))
 
     def take(self, found: Sequence[ReadRecord]) -> None:
-        """Push the new ones of the records that were read, oldest first."""
+        """Push the new records among those read, oldest first."""
         for each in found:
             record = each.record
             if self._name is not None and not self.query.account.label:

@@ -56,12 +56,12 @@ COLLECTIONS: Final = Counter(
 )
 COLLECT_EVERY: Final = Gauge(
     "onebook_transactions_collect_every_seconds",
-    "transactions.collect_every of this node; 0: it collects nothing by itself.",
+    "transactions.collect_every of this node; 0: no automatic collection.",
 )
 COLLECTED_AGE: Final = Gauge(
     "onebook_transactions_collected_age_seconds",
-    "Time since the account that was not collected for longest was collected by any process, or "
-    "since this one waits for it.",
+    "Time since the last collection of the account that has waited longest, by any process, or "
+    "since this process started waiting for it.",
     ["exchange"],
 )
 COLLECTION_UNREADABLE: Final = Counter(
@@ -72,8 +72,13 @@ COLLECTION_UNREADABLE: Final = Counter(
 EXPORTS: Final = Counter(
     "onebook_transactions_exports",
     "Exports that exchanges make on request, by what happened: requested, stored (downloaded and "
-    "checked) or failed.",
+    "checked), failed, or full (not stored, because the directory has no room or is not writable).",
     ["exchange", "outcome"],
+)
+EXPORT_WAITING: Final = Gauge(
+    "onebook_transactions_export_waiting_seconds",
+    "Age of the oldest unfinished export when the exchange was last asked about it.",
+    ["exchange"],
 )
 EXPORT_BYTES: Final = Gauge(
     "onebook_transactions_export_bytes",

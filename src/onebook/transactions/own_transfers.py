@@ -6,10 +6,13 @@ remain two events and are listed.
 
 Records arrive newest first. A record is decided once all records within `HELD_MS` of it have been
 read, so memory depends on the deposits and withdrawals of a week, not on the length of the history.
+Undecided records are carried from page to page in the cursor, so that the pairs of all pages are
+those of one answer, whatever the size of the pages.
 """
 
+import hashlib
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,8 +27,10 @@ EARLY_MS: Final = 5 * MINUTE_MS  # by which the deposit's clock may be behind
 HELD_MS: Final = 7 * DAY_MS  # after the withdrawal, for a deposit identified by its transaction
 PAIRS_MAX: Final = 10_000  # listed; the rest is counted
 UNCLEAR_MAX: Final = 100
+CARRIED_MAX: Final = 150  # undecided records in a cursor, of about 170 characters each
+MARK_BYTES: Final = 9
 
-Key = tuple[str, ...]
+Key = tuple[str | bytes, ...]
 
 
 class TransferEvidence(StrEnum):
@@ -48,8 +53,11 @@ class TransferPair(Struct, frozen=True):
     evidence: TransferEvidence
 
 
-class TransferSide(Struct, eq=False):
+class TransferSide(Struct, eq=False, array_like=True):
     """One side of a possible transfer.
+
+    Transactions, addresses, tags and ids are only compared, so their digests stand for them (see
+    `_mark`).
 
     Args:
         what: Environment, coin and amount, which are the same on both sides.
@@ -62,11 +70,11 @@ class TransferSide(Struct, eq=False):
     exchange: str
     at_ms: int
     outgoing: bool
-    what: Key
-    tx_hash: str
-    address: str
-    tag: str
-    ids: tuple[str, ...]
+    what: tuple[str, str, str]
+    tx_hash: bytes
+    address: bytes
+    tag: bytes
+    ids: tuple[bytes, ...]
     within: bool  # a transfer within an exchange, which is on no chain
     done: bool = False
 
@@ -85,14 +93,21 @@ class TransferSide(Struct, eq=False):
 
 
 class OwnTransfers:
-    """Matches the deposits and withdrawals of several accounts."""
+    """Matches the deposits and withdrawals of several accounts.
 
-    def __init__(self) -> None:
+    Args:
+        carried: The undecided records of the previous page.
+    """
+
+    def __init__(self, carried: Iterable[TransferSide] = ()) -> None:
         self.count = 0
         self.pairs: list[TransferPair] = []
         self.unclear: list[Unproven] = []
         self._sides: dict[Key, list[TransferSide]] = defaultdict(list)
         self._open: deque[TransferSide] = deque()  # newest first
+        self._given_up: list[str] = []
+        for side in carried:
+            self._add(side)
 
     @property
     def held(self) -> int:
@@ -104,20 +119,41 @@ class OwnTransfers:
         while self._open and record.timestamp < self._open[0].at_ms - HELD_MS - EARLY_MS:
             self._close_oldest()
         side = side_of(record)
-        if side is None:
-            return
+        if side is not None:
+            self._add(side)
+
+    def _add(self, side: TransferSide) -> None:
         self._open.append(side)
         for key in side.places():
             self._sides[key].append(side)
 
-    def finish(self) -> dict[str, Any]:
-        """Decide all remaining sides; returns the field `own_transfers` of an answer."""
-        while self._open:
-            self._close_oldest()
-        return {"count": self.count, "pairs": self.pairs}
+    def finish(self, *, last: bool = True) -> dict[str, Any]:
+        """End a page; returns the field `own_transfers` of its answer.
 
-    def _close_oldest(self) -> None:
-        """Decide and remove the side that was read first."""
+        Args:
+            last: Whether no page follows, so that all remaining sides are decided. Otherwise
+                `carried` belongs to the next page; of more than it can hold, the newest are decided
+                without the next page, and listed if nothing matches.
+        """
+        while last and self._open:
+            self._close_oldest()
+        while (excess := len(self.carried) - CARRIED_MAX) > 0:
+            closed = [self._close_oldest() for _ in range(excess)]
+            self._given_up += [side.record_id for side in closed if not side.done]
+        return {
+            "count": self.count,
+            "pairs": self.pairs,
+            "open": len(self.carried),
+            "unmatched": self._given_up,
+        }
+
+    @property
+    def carried(self) -> list[TransferSide]:
+        """The undecided sides, newest first."""
+        return [side for side in self._open if not side.done]
+
+    def _close_oldest(self) -> TransferSide:
+        """Decide, remove and return the side that was read first."""
         side = self._open.popleft()
         if not side.done:
             self._decide(side)
@@ -126,6 +162,7 @@ class OwnTransfers:
             found.remove(side)
             if not found:
                 del self._sides[key]
+        return side
 
     def _decide(self, side: TransferSide) -> None:
         for key in side.places():
@@ -151,7 +188,7 @@ class OwnTransfers:
             self._name(side, (into if side.outgoing else out)[0], "several records have its id")
             return True
         for sent, received in zip(out, into, strict=True):
-            self._pair(sent, received, TransferEvidence(key[0]))
+            self._pair(sent, received, TransferEvidence(str(key[0])))
         return True
 
     def _by_address(self, side: TransferSide, key: Key) -> bool:
@@ -235,12 +272,17 @@ def side_of(record: Record) -> TransferSide | None:
         at_ms=record.timestamp,
         outgoing=outgoing,
         what=(record.environment, record.asset or "", record.amount or "0"),
-        tx_hash=_plain((chain and chain.tx_hash) or ids.tx_hash),
-        address=_plain(chain.to_address if chain else None),
-        tag=(chain.tag if chain else None) or "",
-        ids=tuple(dict.fromkeys(each for each in named if each)),
+        tx_hash=_mark(_plain((chain and chain.tx_hash) or ids.tx_hash)),
+        address=_mark(_plain(chain.to_address if chain else None)),
+        tag=_mark((chain.tag if chain else None) or ""),
+        ids=tuple(dict.fromkeys(_mark(each) for each in named if each)),
         within=record.kind == "transfer",
     )
+
+
+def _mark(text: str) -> bytes:
+    """A short digest of a text for comparison; b"" for no text."""
+    return hashlib.blake2b(text.encode(), digest_size=MARK_BYTES).digest() if text else b""
 
 
 def _plain(text: str | None) -> str:

@@ -191,8 +191,7 @@ class Verification(Struct, frozen=True):
     """Result of a verification.
 
     Args:
-        holds: Whether everything that was compared agrees; null if nothing was compared or a check
-            is open.
+        holds: Whether all comparisons agree; null if nothing was compared or a check is open.
         accounts: For several accounts: the verification of each, instead of the other fields, but
             for `unproven`: the records that could be a transfer between the accounts.
     """

@@ -630,7 +630,7 @@ class Run:
 
     @property
     def exports(self) -> list[PendingExport]:
-        """Exports of the exchange that this answer waits for, or does without."""
+        """Unfinished exports that this answer waits for, or omits."""
         return self._account.pending_exports
 
     def nothing_but_failure(self) -> SourceFailed | None:

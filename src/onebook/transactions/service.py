@@ -58,6 +58,7 @@ from onebook.transactions.live import (
     Subscriber,
 )
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
+from onebook.transactions.own_transfers import TransferSide
 from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.reconciliation import HoldingsReading
 from onebook.transactions.record import Record, encode
@@ -147,9 +148,9 @@ class Transactions:
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
         unread_s: Seconds without read progress by the client before a streamed answer is ended.
-        collection: The collected records of the accounts; None: nothing is collected.
+        collection: The collected records of the accounts; None if there is no collection.
         live_limits: Intervals and bounds of live subscriptions.
-        exports: The exports of the adapters, closed with them; None: there are none.
+        exports: The exports of the adapters, closed with them; None if there are none.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class Transactions:
         return tuple(adapter.entry for adapter in self._adapters.values())
 
     def forget_exports(self, exchange: str, environment: Environment) -> int:
-        """Delete the exports of an exchange's accounts on this host; return how many files."""
+        """Delete the exports of an exchange's accounts on this host; return the number of files."""
         if self._exports is None:
             return 0
         return self._exports.files.forget(exchange, environment.value)
@@ -264,8 +265,10 @@ class Transactions:
             filled = await self._filled(request, summing=summing, whole=whole)
             return self.plan(filled, key_id=key_id, streamed=streamed)
         digest, states = joint_digest(request), {}
+        transfers: tuple[TransferSide, ...] = ()
         if request.cursor:
-            states = self._cursors.open_joint(request.cursor, digest=digest, key_id=key_id)
+            before = self._cursors.open_joint(request.cursor, digest=digest, key_id=key_id)
+            states, transfers = before.states, before.transfers
         now_ms, parts = self._clock.wall_ms(), []
         for name in states or await self._named(request):
             part = request.model_copy(update={"exchange": name, "cursor": None})
@@ -298,6 +301,7 @@ class Transactions:
             ),
             limit=limit_of(request, streamed=streamed),
             digest=digest,
+            transfers=transfers,
         )
 
     async def _filled(
@@ -323,7 +327,7 @@ class Transactions:
         only = request.source is not None
         if self.collection is None:
             if only:
-                raise InvalidRequest("Field source: this service collects nothing.")
+                raise InvalidRequest("Field source: this service does not collect records.")
             return None
         stored = await self.collection.account(
             account_name(one_of(request)),
@@ -633,8 +637,8 @@ class Transactions:
             return
         if before.differs(await self.identity(name, environment)):
             raise ServiceUnavailable(
-                f"The operator's credentials of {name} are of another account than its collected "
-                "records; request one of them with source."
+                f"The operator's credentials of {name} belong to a different account than its "
+                "collected records; choose one of the two with source."
             )
 
     async def _credentials(self, query: Query) -> Credentials:
@@ -747,6 +751,7 @@ class Transactions:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields before the records and those after them."""
         query, totals, errors = run.query, run.totals, run.errors()
+        own_transfers = run.own_transfers() if isinstance(run, JointRun) else None
         coverage, next_cursor = run.coverage(), self._next(run, key_id)
         head: dict[str, Any] = {
             "success": True,
@@ -765,8 +770,8 @@ class Transactions:
             "coverage": coverage,
             "next_cursor": next_cursor,
         }
-        if isinstance(run, JointRun):
-            tail["own_transfers"] = run.own_transfers()
+        if own_transfers is not None:
+            tail["own_transfers"] = own_transfers
         if query.request.verify:
             tail["verification"] = run.verification()
         return head, tail
@@ -779,7 +784,9 @@ class Transactions:
         states = run.states(key_id)
         if states is None:
             return None
-        return self._cursors.seal_joint(states, digest=run.query.digest, key_id=key_id)
+        return self._cursors.seal_joint(
+            states, run.undecided_transfers, digest=run.query.digest, key_id=key_id
+        )
 
 
 async def validated(

@@ -2,8 +2,8 @@
 
 Compares what an exchange reports twice: a loss or falsification on one side breaks a check;
 `reconciliation.CHECKS` lists the checks. A check is `open`, neither proven nor broken, if the
-counterpart of an entry may be lost, or if the exchange may book it differently. Facts that no data
-of the exchange can prove are listed as `unproven`, with the reason.
+counterpart of an entry may be lost, or if the exchange may book it differently. Facts that the
+exchange's data cannot prove are listed as `unproven`, with the reason.
 
 Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """

@@ -1,16 +1,19 @@
-"""Parses levels by a `LevelShape` in pure Python, independently of books: JSON text and protobuf.
+"""Parses levels by a `LevelShape` in pure Python, independently of books.
 
-https://protobuf.dev/programming-guides/encoding/
+JSON text, protobuf (https://protobuf.dev/programming-guides/encoding/), and groups in Simple Binary
+Encoding (https://www.fixtrading.org/standards/sbe/).
 """
 
 from collections.abc import Iterator, Sequence
 from json import JSONDecoder
+from struct import Struct
 from typing import Any, Final, NoReturn
 
 from onebook.core.reference.text import ZERO, Number, parse_number
 from onebook.core.types import (
     FIELD_NUMBER_MAX,
     FRAME_LEVELS_MAX,
+    MANTISSA_BYTES,
     NESTING_MAX,
     Bytes,
     LevelError,
@@ -23,6 +26,7 @@ VARINT: Final = 0  # wire types of protobuf
 DELIMITED: Final = 2
 FIXED: Final = {1: 8, 5: 4}  # bytes of the value by wire type
 VARINT_BYTES_MAX: Final = 10
+GROUP_HEADER: Final = Struct("<HH")  # bytes of an entry, number of entries
 
 Row = tuple[Number, Number]
 Sides = tuple[list[Row], list[Row]]
@@ -40,10 +44,17 @@ def read_levels(bids: Bytes, asks: Bytes, shape: LevelShape) -> Sides:
     if shape.form is LevelForm.MESSAGE:
         _read_message(bids, shape, sides)
         return sides
-    _read_rows(bids, shape, 0, sides)
+    _read_side(bids, shape, 0, sides)
     if not shape.one_text:
-        _read_rows(asks, shape.asks or shape, 1, sides)
+        _read_side(asks, shape.asks or shape, 1, sides)
     return sides
+
+
+def _read_side(source: Bytes, shape: LevelShape, side: int, sides: Sides) -> None:
+    if shape.form is LevelForm.GROUP:
+        _read_group(bytes(memoryview(source)), shape, sides[side])
+    else:
+        _read_rows(source, shape, side, sides)
 
 
 def _read_rows(source: Bytes, shape: LevelShape, side: int, sides: Sides) -> None:
@@ -77,6 +88,25 @@ def _read_message(source: Bytes, shape: LevelShape, sides: Sides) -> None:
         _, level = _level(shape, [found.get(cell) for cell in (shape.price, shape.amount)])
         if level is not None:
             sides[side_fields.index(number)].append(level)
+
+
+def _read_group(group: bytes, shape: LevelShape, levels: list[Row]) -> None:
+    if not group:
+        return
+    if len(group) < GROUP_HEADER.size:
+        raise LevelError("A group of levels is truncated.")
+    width, count = GROUP_HEADER.unpack_from(group)
+    if len(group) != GROUP_HEADER.size + width * count:
+        raise LevelError(f"A group of {count} x {width} bytes has {len(group)} bytes.")
+    for index in range(count):
+        entry = group[GROUP_HEADER.size + index * width :][:width]
+        numbers = [entry[int(at) : int(at) + MANTISSA_BYTES] for at in (shape.price, shape.amount)]
+        if any(len(number) < MANTISSA_BYTES for number in numbers):
+            raise LevelError(f"An entry of {width} bytes is too short for a level.")
+        cells = [str(int.from_bytes(number, "little", signed=True)) for number in numbers]
+        _, level = _level(shape, cells)
+        if level is not None:
+            levels.append(level)
 
 
 def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | None]:

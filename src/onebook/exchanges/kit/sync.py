@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from onebook.core import Book
 from onebook.core.types import PAIRS, LevelError, LevelShape
 from onebook.exchanges.kit.contract import (
-    NO_LEVELS,
     NOTHING,
     UNTIMED,
     Acknowledged,
@@ -244,6 +243,7 @@ class Held(NamedTuple):
     bids: bytes
     asks: bytes
     at: Moment
+    shape: LevelShape
 
 
 class Join:
@@ -360,15 +360,24 @@ class Join:
         return StreamPosition.CURRENT if self._proven else StreamPosition.UNPROVEN
 
     def delta(
-        self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED
+        self,
+        first: int,
+        final: int,
+        bids: bytes,
+        asks: bytes,
+        at: Moment = UNTIMED,
+        shape: LevelShape | None = None,
     ) -> Outputs:
-        """Apply or hold a delta from state `first - 1` to state `final`."""
+        """Apply or hold a delta from state `first - 1` to state `final`.
+
+        `shape` is for exchanges whose deltas differ in their scales; default: `delta_shape`.
+        """
         if first - 1 == self.last:
             self.last = final
             if self._copying:
-                self._hold(Held(first, final, bids, asks, at))
-            return Delta(self.instrument, bids, asks, self.delta_shape, at, final)
-        return self._unchained(Held(first, final, bids, asks, at))
+                self._hold(Held(first, final, bids, asks, at, shape or self.delta_shape))
+            return Delta(self.instrument, bids, asks, shape or self.delta_shape, at, final)
+        return self._unchained(Held(first, final, bids, asks, at, shape or self.delta_shape))
 
     def _unchained(self, delta: Held) -> Outputs:
         last = self.last
@@ -387,7 +396,7 @@ class Join:
             if self._copying:
                 self._hold(delta)
             return Delta(
-                self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at, delta.final
+                self.instrument, delta.bids, delta.asks, delta.shape, delta.at, delta.final
             )
         self._lose(last)
         self._held.clear()
@@ -437,12 +446,11 @@ class Join:
         self.last = rest[-1].final if rest else sequence
         if self._streamed < 0:  # nothing was delivered yet: compare from here on
             self._streamed = sequence
-        shape = self.delta_shape
         snapshot = Snapshot(
             self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at, sequence
         )
         deltas = (
-            Delta(self.instrument, one.bids, one.asks, shape, one.at, one.final) for one in rest
+            Delta(self.instrument, one.bids, one.asks, one.shape, one.at, one.final) for one in rest
         )
         return (snapshot, *deltas)
 
@@ -539,8 +547,8 @@ class Shallow:
             refused = "unreadable"
         if refused is not None:
             return None
-        bids, asks = book.top(1)
-        return TopOfBook(change.instrument, change.sequence, _side(bids), _side(asks), at=change.at)
+        bids, asks = book.best_pairs()
+        return TopOfBook(change.instrument, change.sequence, bids, asks, at=change.at)
 
     def _start(self) -> tuple[Output, ...]:
         """Request the whole book, unless it was lost too often."""
@@ -550,11 +558,6 @@ class Shallow:
             return NOTHING
         self._starts_left -= 1
         return (self._again,)
-
-
-def _side(levels: list[tuple[str, str]]) -> bytes:
-    """Return a side of at most one level as pairs."""
-    return b'[["%b","%b"]]' % tuple(text.encode() for text in levels[0]) if levels else NO_LEVELS
 
 
 class QuietBook(WholeBooks):

@@ -269,7 +269,7 @@ def _measures(observer: Observer, now: float) -> Iterator[Measure]:
             limit.count,
             _most_in(observer.sent, limit.per_s),
         )
-    yield Measure("delay of this process, most", "s", None, round(observer.late_max_s, 3))
+    yield Measure("delay of this process, maximum", "s", None, round(observer.late_max_s, 3))
     if observer.ages_s is not None:
         yield Measure("age of data, least", "s", None, round(observer.ages_s[0], 3))
         yield Measure("age of data, most", "s", None, round(observer.ages_s[1], 3))

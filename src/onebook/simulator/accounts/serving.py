@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from onebook.simulator.accounts.admission import AccountFaults
+from onebook.sockets import send_at_once
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -115,6 +116,7 @@ class LoopbackServer(uvicorn.Server):
 async def serving(exchange: ASGIApp) -> AsyncIterator[str]:
     """Serve on a free loopback port within the context; yields the address."""
     listener = socket.create_server((LOOPBACK, 0))
+    send_at_once(listener)
     config = uvicorn.Config(
         exchange, log_config=None, lifespan="off", access_log=False, ws="websockets-sansio"
     )

@@ -21,8 +21,8 @@ yields no record; its newest row marks the time before which the coverage of its
 
 What the pages leave open, and our conservative choice:
 
-- Retention: two years, as for Bybit's other lists. USDC contracts "the recent 6 months": if their
-  rows appear, nothing older than 180 days counts as covered.
+- Retention: two years, as for Bybit's other lists. For USDC contracts, "the recent 6 months": if
+such rows appear, coverage begins 180 days ago.
 - Fills without a symbol: the page includes USDC contracts, as does only one other, that of orders.
 - Windows of the USDC ledger: not stated, so seven days as elsewhere.
 - Closed positions need a symbol: we use the symbols of the fills from a week before a window to a

@@ -165,11 +165,11 @@ def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
 
 
 def uncountable() -> SourceFailed:
-    """The failure for equal rows without an id that are not all on one page."""
+    """The failure for equal rows without an id that do not fit on one page."""
     return SourceFailed(
         FailureReason.UNREADABLE,
-        "More rows without an id have the same second than fit on a page of Bybit: "
-        "equal ones cannot be counted.",
+        "One second has more rows without an id than fit on a page of Bybit, so equal rows cannot"
+        " be counted.",
     )
 
 

@@ -8,7 +8,7 @@ conversion of the collateral that paid for it. The cash row of an execution beco
 records: the fill with its fee, the realised P&L, and the realised funding.
 
 A row has no field for the amount of a transfer or a conversion: its change is always the new
-balance less the old one. The part of a change that P&L, funding and fees do not explain becomes a
+balance minus the old one. The part of a change that P&L, funding and fees do not explain becomes a
 separate record (`unexplained`), so that nothing is lost.
 
 Numbers are JSON numbers with exponents, read as decimals and never as binary floats.

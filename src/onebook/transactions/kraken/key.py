@@ -73,7 +73,7 @@ class KeyInfo(Struct, frozen=True):
         found = []
         if self.harmful:
             found.append(
-                f"The key may do more than reading: {', '.join(self.harmful)}. "
+                f"The key can do more than read: {', '.join(self.harmful)}. "
                 "Make one that may only query."
             )
         if self.permissions and QUERY_TRADES not in self.permissions:
@@ -83,7 +83,9 @@ class KeyInfo(Struct, frozen=True):
         if self.from_ms is not None or self.to_ms is not None:
             since = f" from {iso(self.from_ms)[:10]}" if self.from_ms is not None else ""
             until = f" until {iso(self.to_ms)[:10]}" if self.to_ms is not None else ""
-            found.append(f"The key shows events only{since}{until}; set no dates for its queries.")
+            found.append(
+                f"The key shows events only{since}{until}; remove the date limits from the key."
+            )
         if self.valid_until_ms is not None and self.valid_until_ms - now_ms < EXPIRES_SOON_MS:
             found.append(f"The key expires on {iso(self.valid_until_ms)[:10]}.")
         return tuple(found)

@@ -8,8 +8,8 @@
     {"channel":"balances","type":"update","data":[{"ledger_id":"ADKKFF-WEA5A-CNUBHG","type":
      "deposit","asset":"BTC","amount":0.01,...}],"sequence":2}
 
-A fill is two rows of the ledger, so the channel executions would announce nothing more. Kraken
-Futures is not announced: where it has a key, the types that it has too are read at intervals.
+A fill is two rows of the ledger, so the channel executions would add nothing. Kraken Futures is not
+announced: if its key is set, the types that it shares with spot are read at intervals.
 """
 
 from typing import Any, Final

@@ -4,7 +4,7 @@
   ones from the archive of three months, and still older ones from quarterly exports.
 - Bills of the funding account since 2021-02-01, by id: those of the last month from the faster
   list, older ones from the history. Neither accepts a time range, so a range that ends in the past
-  begins at a row found by paging by time.
+  begins at a row that is searched by time.
 - Fills and conversions are joined with their bills. Deposits and withdrawals have their own lists,
   the only ones with networks and transactions.
 

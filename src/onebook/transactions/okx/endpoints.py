@@ -5,8 +5,8 @@
 - Funding bills: https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 - Fills: https://www.okx.com/docs-v5/en/#order-book-trading-trade-get-transaction-details-last-3-months
 
-Two accounts, each with a ledger; both go back to 2021-02-01. Of the trading account, bills of three
-months are in a list; older ones are in files by quarter, which OKX makes on request (`exports`).
+There are two accounts, each with a ledger back to 2021-02-01. A list has three months of trading
+bills; older ones are in quarterly files, which OKX makes on request (`exports`).
 """
 
 from typing import Final

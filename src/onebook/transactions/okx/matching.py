@@ -1,14 +1,14 @@
 """Finds the deposit or withdrawal to which a bill belongs.
 
-Bills contain no id of it: they are matched by coin, amount and time, and each row of the lists
-counts once. A withdrawal is booked when it is requested, with its fee in the same bill or in a
-separate one, and booked back when it is cancelled; a deposit is booked when it is credited, which
-can be long after it was first seen.
-A bill without a matching row (bank money is in no list) is a separate event.
+A bill does not name its deposit or withdrawal, so both are matched by coin, amount and time; each
+row of the lists is used once. A withdrawal is booked when it is requested, with its fee in the same
+bill or in a separate one, and booked back when it is cancelled; a deposit is booked when it is
+credited, which can be long after it was first seen. A bill without a matching row (bank money is in
+no list) is a separate event.
 
-Of some accounts deposits are credited to the trading account: their row names it (`to` 18), and
-the bill there is a transfer into it without a bill of the funding account. Unconfirmed: that its
-type is 1 and its subtype 11, as of any such transfer.
+Some accounts receive deposits in the trading account: the row says so (`to` 18), and the only bill
+is a transfer into the trading account. Unconfirmed: that this bill has type 1 and subtype 11, like
+any such transfer.
 """
 
 from collections import defaultdict, deque
@@ -77,7 +77,7 @@ class FundMatcher:
         self._ended = False
 
     async def find(self, bill: Bill) -> Record | None:
-        """The row that a bill belongs to; of several, the nearest one before it."""
+        """The row that a bill belongs to; if several match, the nearest one before it."""
         within_ms = WITHIN_MS[bill.type]
         self._forget(bill.at_ms + DISORDER_MS)
         await self._read_to(bill.at_ms - within_ms)
@@ -139,7 +139,7 @@ def _fits(bill: Bill, row: FundRow) -> bool:
 
 
 def is_fund(bill: Bill, others: Iterable[Bill]) -> bool:
-    """Whether a bill can belong to a row of the lists; `others` are those of its group."""
+    """Whether a bill can belong to a row of the lists; `others` are the bills of its group."""
     if bill.wallet == FUNDING:
         return bill.type in LISTS
     into = bill.type == DEPOSITED and bill.subtype == INTO_TRADING and bill.incoming

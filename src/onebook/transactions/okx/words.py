@@ -3,8 +3,8 @@
 - Trading account: `type` and `subType` of https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-3-months
 - Funding account: `type` of https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 
-A code states the kind of event and the sign of the change its direction, so one code can mean two
-events. OKX adds codes every month; an unknown one is kind `other`, and is counted.
+The code states the kind of event, and the sign of the change its direction, so one code can mean
+two events. OKX adds codes every month; an unknown one is kind `other`, and is counted.
 """
 
 from collections.abc import Iterable

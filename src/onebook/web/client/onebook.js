@@ -1348,7 +1348,9 @@ function pageOf(answer) {
   const { partial, next_cursor: nextCursor } = answer;
   const [records, coverage, errors] = [answer.transactions, answer.coverage, answer.errors].map(camelCasedThrough);
   const missing = coverage.filter((each) => !each.complete && each.reason !== "older_not_kept");
-  return { records, coverage, errors, partial, nextCursor, summary: camelCased(answer.summary), missing };
+  const [ownTransfers, verification] = [answer.own_transfers ?? null, answer.verification ?? null].map(camelCasedThrough);
+  const summary = camelCased(answer.summary);
+  return { records, coverage, errors, partial, nextCursor, summary, missing, ownTransfers, verification };
 }
 
 function missingOf(page) {
