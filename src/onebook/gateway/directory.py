@@ -29,7 +29,14 @@ from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.basket import conversion_steps, exchange_of, member_name
 from onebook.streams.fill import FillSizes, fill_sizes
-from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
+from onebook.streams.options import (
+    CROSSING,
+    DELTA,
+    INTERVAL_MS_MIN,
+    INTERVAL_MUST_BE,
+    OBJECT,
+    PROTOBUF,
+)
 
 CACHE_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
@@ -349,6 +356,7 @@ def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewO
         "group": _shortest(options.group),
         "fill": _sizes(options.fill, directory),
         "within": _within(options.within),
+        "encoding": PROTOBUF if options.encoding == PROTOBUF else None,
         "quotes": _quotes(options.quotes or (), symbol),
     }
     if options.net:
@@ -363,6 +371,8 @@ def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewO
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:
         raise _bad("fill: limit, exclude and max_exchanges need fees.")
+    if options.encoding == PROTOBUF:
+        exact["levels"] = OBJECT  # always names the exchanges of a level
     if options.on is not None and options.mode == DELTA:
         exact["depth"] = 1  # its short updates contain no other level
     return ViewOptions(**chosen | exact)
