@@ -37,6 +37,7 @@ class SubscribeOptions(TypedDict, total=False):
     times: bool  # when the prices of each exchange were sent and received
     on: Literal["best", "crossing"]  # an update only when a best price, or a crossing, changes
     crossings: str  # with fees: exchanges that cross, with at least this profit in percent
+    quotes: Sequence[str]  # quote currencies whose books are converted and pooled
 
 
 class SymbolOptions(SubscribeOptions, total=False):
