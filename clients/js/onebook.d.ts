@@ -247,6 +247,8 @@ export interface BookOptions {
   crossings?: string | null;
   /** Quote currencies whose books are converted and pooled into the symbol's own quote, at most 8. */
   quotes?: string[] | null;
+  /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
+  encoding?: "json" | "protobuf";
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */

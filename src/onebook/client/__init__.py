@@ -31,8 +31,10 @@ from onebook.orderbook import (
     ExchangeTimes,
     Horizon,
     MissingPackage,
+    NetLevel,
     OrderBookState,
 )
+from onebook.routes import Route, RoutePart, Rules
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
@@ -72,9 +74,13 @@ __all__ = [
     "KeyUsage",
     "LiveTransaction",
     "MissingPackage",
+    "NetLevel",
     "Onebook",
     "OrderBookState",
     "Refused",
+    "Route",
+    "RoutePart",
+    "Rules",
     "ServiceBook",
     "ServiceError",
     "SubscribeOptions",
