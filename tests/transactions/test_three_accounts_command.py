@@ -107,7 +107,7 @@ class Exchanges:
 
 
 class Operator(NamedTuple):
-    """An operator's host with the credentials of three accounts; `from_ms` is before their first row."""
+    """An operator's host with three accounts; `from_ms` is before their first row."""
 
     owner: Owner
     environment: dict[str, str]
