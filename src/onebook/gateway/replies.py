@@ -809,6 +809,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "flood",
             "halted",
             "not_listed",
+            "unknown_fee",
             "switched_off",
             "not_wanted",
             "identity_conflict",
