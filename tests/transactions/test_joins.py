@@ -17,7 +17,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
     Window,
 )
-from onebook.transactions.merge import Joiner, Outlet, Range
+from onebook.transactions.merge import NOTHING_LEFT_MS, Joiner, Outlet, Range
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
@@ -197,6 +197,44 @@ def test_a_key_that_comes_again_later_is_another_event() -> None:
     joiner.add(EventRow("k", "r100", 100, None))  # a row that a later page repeats
     assert [[row.at_ms for row in group] for group in joiner.complete(-1)] == [[50]]
     assert joiner.held == 0
+
+
+def put(row: EventRow, groups: list[list[EventRow]], span_ms: int) -> None:
+    """Add a row to the first group of its key that it fits in, or make one."""
+    for group in groups:
+        times = [each.at_ms for each in (*group, row)]
+        if group[0].key == row.key and max(times) - min(times) <= span_ms:
+            group.append(row)
+            return
+    groups.append([row])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(-9, 60)), max_size=40
+    )
+)
+def test_the_joiner_groups_as_a_scan_of_all_rows_does(steps: list[tuple[str, int, int]]) -> None:
+    """Rows in any order; after each, the groups that can no longer grow are taken out."""
+    span_ms = 10
+    joiner, left = Joiner(span_ms), list[list[EventRow]]()
+    for number, (key, at_ms, watermark_ms) in enumerate(steps):
+        row = EventRow(key, f"r{number}", at_ms, None)
+        joiner.add(row)
+        put(row, left, span_ms)
+        last_ms = watermark_ms + span_ms
+        done = [group for group in left if max(each.at_ms for each in group) > last_ms]
+        left = [group for group in left if group not in done]
+        found = joiner.complete(watermark_ms)
+        times = [group[0].at_ms for group in found]
+        assert times == sorted(times, reverse=True)
+        assert sorted(sorted(row.row_id for row in group) for group in found) == sorted(
+            sorted(row.row_id for row in group) for group in done
+        )
+        assert joiner.held == sum(len(group) for group in left)
+        assert joiner.newest_ms == max(
+            (row.at_ms for group in left for row in group), default=NOTHING_LEFT_MS
+        )
 
 
 class Capped:
