@@ -281,7 +281,7 @@ def test_an_instant_with_more_rows_than_are_shown_is_a_failure() -> None:
     found, walker = capped(Capped([9_000, 8_000, 500, 500, 500], 2))
     assert found == [9_000]
     assert walker.failure is not None
-    assert "More rows have the same time" in walker.failure.message
+    assert "More rows share one timestamp" in walker.failure.message
 
 
 def test_a_bound_reader_is_what_a_joint_takes() -> None:
