@@ -301,7 +301,8 @@ export interface LiveTransaction {
   record: TransactionRecord | null;
   /** Whether the exchange can be read, and how new records are found; null for a record. */
   status: {
-    state: "live" | "interrupted";
+    /** "ended": the credentials now belong to another account; then `Refused` (`account_changed`) is thrown. */
+    state: "live" | "interrupted" | "ended";
     reason: string | null;
     /** Unix ms up to which everything was sent. */
     completeTo: number;

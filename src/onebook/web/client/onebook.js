@@ -1202,6 +1202,8 @@ export class Onebook {
       } else if (message.type === "transaction") put(message.transaction, "new", message.exchange);
       else if (message.type === "transaction_status") {
         events.push({ change: "status", account: message.exchange, record: null, status: camelCasedThrough(message) });
+        // A reconnect would mix two accounts.
+        if (message.state === "ended") ended ??= new Refused("account_changed", message.reason);
       }
       wake();
     };
