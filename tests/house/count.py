@@ -26,6 +26,7 @@ SMALL_LINES = 100
 SHARED_LINES = 8
 COMPILED = (".pyx", ".pxd", ".pxi", ".h")
 PACKAGE = "onebook"
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 Trees = Mapping[str, ast.Module]  # by path below the package
 
@@ -43,12 +44,23 @@ def compiled_files(root: Path) -> dict[str, str]:
 # Class names
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Each statement of a module, with those of its blocks; expressions contain none."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for block in BLOCKS:
+            inner = getattr(node, block, ())
+            waiting += inner
+            yield from inner
+
+
 def repeated_classes(trees: Trees) -> set[str]:
     """Names of classes that stand in several modules."""
     where = defaultdict(set)
     for path, tree in trees.items():
         if not path.startswith("core/"):
-            for each in ast.walk(tree):
+            for each in statements(tree):
                 if isinstance(each, ast.ClassDef):
                     where[each.name].add(path)
     return {
@@ -86,7 +98,7 @@ def assigned_slots(trees: Trees) -> set[str]:
 
 def _declared(tree: ast.Module) -> Iterator[str]:
     """Attributes that an object gives itself, annotated as callables."""
-    for each in ast.walk(tree):
+    for each in statements(tree):
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute):
             kinds = ast.unparse(each.annotation).split(" | ")
             if any(kind.startswith("Callable") for kind in kinds):
@@ -94,7 +106,7 @@ def _declared(tree: ast.Module) -> Iterator[str]:
 
 
 def _assigned(tree: ast.Module) -> Iterator[ast.Attribute]:
-    for each in ast.walk(tree):
+    for each in statements(tree):
         targets = each.targets if isinstance(each, ast.Assign) else ()
         for target in targets:
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -125,7 +137,7 @@ def _module(path: str) -> str:
 
 def _imports(name: str, tree: ast.Module, modules: Iterable[str]) -> set[str]:
     known, found = set(modules), set[str]()
-    for each in ast.walk(tree):
+    for each in statements(tree):
         if isinstance(each, ast.Import):
             found |= {alias.name for alias in each.names}
         elif isinstance(each, ast.ImportFrom) and each.module:
@@ -159,7 +171,7 @@ def duplicated_pairs(texts: Mapping[str, str]) -> set[tuple[str, str]]:
 def code_lines(text: str) -> list[str]:
     """Lines of code without what files may share by nature."""
     left_out = set[int]()
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         texts = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if texts or isinstance(node, ast.Import | ast.ImportFrom):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
@@ -174,7 +186,7 @@ def code_lines(text: str) -> list[str]:
 def protocols(trees: Trees) -> Iterator[str]:
     """Each Protocol, by its file and name."""
     for path, tree in trees.items():
-        for each in ast.walk(tree):
+        for each in statements(tree):
             if isinstance(each, ast.ClassDef) and any(is_protocol(base) for base in each.bases):
                 yield f"{path}: {each.name}"
 
@@ -184,7 +196,7 @@ def is_protocol(base: ast.expr) -> bool:
 
 
 def imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    return (each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom))
+    return (each for each in statements(tree) if isinstance(each, ast.Import | ast.ImportFrom))
 
 
 def import_share(trees: Trees, lines: Mapping[str, int]) -> int:

@@ -31,7 +31,7 @@ from struct import Struct as Layout
 from typing import Annotated, Final, Self
 
 from msgspec import DecodeError, Meta, Struct, msgpack
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from sqlalchemy.exc import IntegrityError
 
 from onebook.accounts.billing import Period, period_after, period_at
@@ -50,8 +50,9 @@ GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the byt
 
 
 # Standard dataclasses: pydantic derives the OpenAPI schema of GET /data-usage from them, and
-# msgspec encodes them in WebSocket messages.
-_DOCUMENTED: Final = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+# msgspec encodes them in WebSocket messages. For each application, pydantic would parse this file
+# once a class to read docstrings of attributes.
+_DOCUMENTED: Final = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ class DataUsage:
     used_gb: float
     limit_gb: float
     remaining_gb: float
-    usage_percentage: float
-    """Percent of the limit, two decimals."""
+    usage_percentage: Annotated[float, Field(description="Percent of the limit, two decimals.")]
     bytes_used: int
     bytes_limit: int
 
@@ -75,12 +75,9 @@ class BillingPeriod:
 
     __pydantic_config__ = _DOCUMENTED
 
-    reset_date: str
-    """When the current period ends."""
-    days_until_reset: int
-    """Whole days left."""
-    next_reset: str
-    """One period later."""
+    reset_date: Annotated[str, Field(description="When the current period ends.")]
+    days_until_reset: Annotated[int, Field(description="Whole days left.")]
+    next_reset: Annotated[str, Field(description="One period later.")]
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,7 @@ class UsageStatus:
     __pydantic_config__ = _DOCUMENTED
 
     limit_exceeded: bool
-    warning_threshold: bool
-    """True from 80 percent of the limit on."""
+    warning_threshold: Annotated[bool, Field(description="True from 80 percent of the limit on.")]
     api_key_status: KeyStatus
 
 

@@ -447,13 +447,17 @@ class ExchangeClient:
         stamp: Callable[[], int],
     ) -> httpx.Request:
         base_url = site.hosts[host]
+        url = _url(base_url, call)
         if credentials is not None:
             # Sign the query string in its final form: httpx may have quoted it.
-            wire = _url(base_url, call).query.decode("ascii")
-            call = self._api.sign(replace(call, query=wire), credentials, stamp())
+            call = replace(call, query=url.query.decode("ascii"))
+            signed = self._api.sign(call, credentials, stamp())
+            if (signed.path, signed.query) != (call.path, call.query):
+                url = _url(base_url, signed)
+            call = signed
         headers = {**self._api.headers.get(site.environment, {}), **call.headers}
         return self._http.build_request(
-            call.method, _url(base_url, call), headers=headers, content=call.body or None
+            call.method, url, headers=headers, content=call.body or None
         )
 
     async def _send(self, request: httpx.Request) -> Answer:

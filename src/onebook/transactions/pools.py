@@ -300,14 +300,16 @@ class Pool:
         """Seconds for which the rest of the pool is reserved for other keys; 0 if it is not."""
         now_s = self._clock.monotonic()
         self._usage.forget(now_s, self._pace)
+        capacity = self._capacity
+        open_to_all = capacity - round(capacity * self._reserve)
+        freed_s = self._freed_s(units, open_to_all, now_s)
+        if freed_s <= 0:
+            return 0.0
         used: Counter[str] = Counter()
         for grant in self._usage.grants:
             used[grant.key] += grant.units  # type: ignore[assignment]
-        share = self._capacity // (len({*used, *self._waiting, key}) + 1)
-        if used[key] < max(1, share):
-            return 0.0
-        open_to_all = self._capacity - round(self._capacity * self._reserve)
-        return self._freed_s(units, open_to_all, now_s)
+        share = capacity // (len({*used, *self._waiting, key}) + 1)
+        return 0.0 if used[key] < max(1, share) else freed_s
 
     def _freed_s(self, units: float, capacity: float, now_s: float) -> float:
         """Seconds until units fit below a bound."""

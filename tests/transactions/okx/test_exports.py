@@ -355,15 +355,13 @@ async def test_a_command_waits_and_shows_for_what(store: Store, tmp_path: Path) 
 
         async with here.service.run(query, key_id="operator", patient=True) as run:
 
-            async def look() -> None:
-                while True:
-                    waited.update((e.name, e.requested_at is not None) for e in run.exports)
-                    await asyncio.sleep(0)
+            async def look(response: httpx.Response) -> httpx.Response:
+                waited.update((e.name, e.requested_at is not None) for e in run.exports)
+                return response
 
-            looking = asyncio.create_task(look())
+            world.api.changed = look
             async for _ in run.records(30 * DAY_S):
                 pass
-            looking.cancel()
             assert run.exports == []
             assert run.errors() == []
             assert all(each.complete for each in run.coverage())
