@@ -69,9 +69,7 @@ def watch_command(
     ] = "",
     net: Annotated[
         bool,
-        typer.Option(
-            "--net", help="Order the book by prices after --fees, and route the sizes by them."
-        ),
+        typer.Option("--net", help="Order the book, and route the sizes, by prices after --fees."),
     ] = False,
     url: Annotated[
         str, typer.Option(help="URL of the service or of its WebSocket.")

@@ -645,7 +645,7 @@ class Run:
         if self.cut_off and not self.totals.count and not self._advanced():
             return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
-                f"{self.display} returned nothing before the deadline of the answer.",
+                f"{self.display} did not respond before the deadline.",
                 retryable=True,
             )
         return None
