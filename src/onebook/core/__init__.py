@@ -33,12 +33,22 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, View, canonical, canonicals, difference, iso, texts
+    from onebook.core._core import (
+        Book,
+        Conversion,
+        View,
+        canonical,
+        canonicals,
+        difference,
+        iso,
+        texts,
+    )
 except ModuleNotFoundError as error:
     if error.name != "onebook.core._core":
         raise
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
+        Conversion,
         View,
         canonical,
         canonicals,
@@ -71,6 +81,7 @@ __all__ = [
     "ChecksumLayout",
     "ChecksumNumber",
     "ChecksumOrder",
+    "Conversion",
     "LevelError",
     "LevelForm",
     "LevelShape",

@@ -52,6 +52,27 @@ class View:
     def checksum(self) -> int: ...
     def levels(self) -> Levels: ...
 
+class Conversion:
+    """Converts the books of some members into another quote currency."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        through: Sequence[str],
+        *,
+        inverse: bool = ...,
+        fees: Sequence[str] | None = ...,
+        through_fees: Sequence[str] | None = ...,
+    ) -> None: ...
+    def top(self) -> bytes: ...
+    def convert(
+        self,
+        books: Sequence[Book | None],
+        through: Sequence[Book | None],
+        *,
+        depth: int = ...,
+    ) -> list[Book | None]: ...
+
 def canonical(value: object) -> str | None: ...
 def canonicals(*values: object) -> list[str | None]: ...
 def difference(left: str, right: str) -> str: ...

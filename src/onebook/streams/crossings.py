@@ -9,6 +9,7 @@ from onebook.core import View
 from onebook.crossings import Crossing, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL, decimal_text
+from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
 
@@ -36,7 +37,7 @@ class CrossingView:
     )
 
     def __init__(self, names: Sequence[str], least: str, fees: Mapping[str, str]) -> None:
-        percents = [fees[name] for name in names]
+        percents = [fees[exchange_of(name)] for name in names]
         self._names = names
         self._least = least
         self._fee_scale, self._factors = fee_factors(percents)

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
 from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS
+from onebook.streams.basket import QUOTES_MAX
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
@@ -39,9 +40,9 @@ def about(description: str, example: Any = UNSET, must_be: str = "", **limits: A
 class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
-    In a stream key `depth`, `split`, `group`, `fill`, `within` and `fees` are canonical, so that
-    equal views are one stream: `fees` has the fee of each of its exchanges. A new option is added
-    at the end with a false default, because ids of streams omit such options.
+    In a stream key `depth`, `split`, `group`, `fill`, `within`, `fees` and `quotes` are canonical,
+    so that equal views are one stream: `fees` has the fee of each of its exchanges. A new option is
+    added at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
@@ -147,5 +148,16 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             "text; 0 accepts any profit.",
             "0.05",
             'a percentage as decimal text, such as "0.05"',
+        ),
+    ] = None
+    quotes: Annotated[
+        Annotated[tuple[str, ...], Meta(max_length=QUOTES_MAX)] | None,
+        about(
+            "Quote currencies whose books are pooled into the symbol's own quote: each price is "
+            "converted through the live book of the two currencies, on the side and for the size "
+            "that would be used, with `fees` after the fee of that step. The name of a converted "
+            f"book in levels is exchange:quote. At most {QUOTES_MAX}.",
+            ["USDC", "USD"],
+            f'a list of at most {QUOTES_MAX} currencies, such as ["USDC", "USD"]',
         ),
     ] = None

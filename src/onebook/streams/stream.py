@@ -11,10 +11,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
-from onebook.core import View
-from onebook.model import GIB_BYTES, Instrument
-from onebook.streams.crossings import CrossingView
-from onebook.streams.fill import FillView, RouteView
+from onebook.core import LEVELS_MAX, View
+from onebook.model import GIB_BYTES
+from onebook.streams.basket import BasketMembers, Lookup, exchange_of
+from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView
+from onebook.streams.fill import FILL_LEVELS_MAX, FillView, RouteView
 from onebook.streams.members import StreamMembers
 from onebook.streams.options import ARRAY, CROSSING, FULL, ViewOptions
 
@@ -33,7 +34,10 @@ _json = msgspec.json.encode
 
 
 class StreamKey(NamedTuple):
-    """Identity of a stream: equal subscriptions share one. `exchanges` is sorted."""
+    """Identity of a stream: equal subscriptions share one.
+
+    `exchanges` is sorted; with the option `quotes` it has the members of the basket.
+    """
 
     symbol: str
     exchanges: tuple[str, ...]
@@ -63,6 +67,22 @@ def _named(option: object) -> object:
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
+
+
+def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
+    """Return the members of a stream."""
+    options = key.options
+    if not options.quotes:
+        return StreamMembers(key.exchanges, [lookup(each, key.symbol) for each in key.exchanges])
+    depth = options.depth
+    if options.fill is not None:
+        depth = max(depth, FILL_LEVELS_MAX)
+    if options.crossings is not None:
+        depth = max(depth, CROSSING_LEVELS_MAX)
+    if options.group is not None or options.coverage:
+        depth = LEVELS_MAX
+    fees = options.fees if isinstance(options.fees, dict) else None
+    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth)
 
 
 class Opening:
@@ -123,7 +143,7 @@ class Stream:
     def __init__(
         self,
         key: StreamKey,
-        instruments: list[Instrument | None],
+        members: StreamMembers,
         opened_at: float,
         stamp: Callable[[int], str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -137,7 +157,7 @@ class Stream:
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.options.interval_ms / 1_000
-        self.members = StreamMembers(key.exchanges, instruments)
+        self.members = members
         self.view: View | None = None  # created when first due: idle streams have no merged levels
         self.fills: FillView | RouteView | None = None
         self.crossings: CrossingView | None = None
@@ -196,6 +216,7 @@ class Stream:
             self.view = _view(self.key)
             self.fills = _fills(self.key)
             self.crossings = _crossings(self.key)
+        self.members.prepare()
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
             changed |= self.fills.merge(self.members)
@@ -278,6 +299,7 @@ class BookRequest:
     def encode(self, wall_us: int, now: float) -> bytes:
         """The current book, as `aggregated_orderbook_data`."""
         view = _view(self.key)
+        self.members.prepare()
         view.merge(self.members.cores)
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
             _json(self.key.symbol),
@@ -306,12 +328,15 @@ def _extras(
     fills: FillView | RouteView | None,
     crossings: CrossingView | None,
 ) -> bytes:
-    """The optional members of `data`: ages, coverage, fill, crossings."""
+    """The optional members of `data`: ages, coverage, fill, crossings, conversions."""
     ages = b',"ages":' + members.ages_json(now) if options.ages else b""
     coverage = b',"coverage":' + members.coverage_json() if options.coverage else b""
     fill = b',"fill":' + fills.json(members, now) if fills is not None else b""
     crossed = b',"crossings":' + crossings.json(members, now) if crossings is not None else b""
-    return ages + coverage + fill + crossed
+    converted = b""
+    if isinstance(members, BasketMembers):
+        converted = b',"conversions":' + members.conversions_json(now)
+    return ages + coverage + fill + crossed + converted
 
 
 def _view(key: StreamKey) -> View:
@@ -331,7 +356,7 @@ def _percents(key: StreamKey) -> list[str]:
     """Return the fee of each exchange of a net view."""
     fees = key.options.fees
     assert isinstance(fees, dict)  # `net` needs fees, and a key has the table itself
-    return [fees[name] for name in key.exchanges]
+    return [fees[exchange_of(name)] for name in key.exchanges]
 
 
 def _fills(key: StreamKey) -> FillView | RouteView | None:

@@ -43,8 +43,12 @@ class BookLike(Protocol):
         """Decimals of its amount mantissas."""
         ...
 
-    def bins(self, side: int, step: int, count: int) -> Iterable[tuple[int, int]]:
+    def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]:
         """Return up to `count` bids (0) or asks (1) binned by a price step, best first."""
+        ...
+
+    def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
+        """Return the outermost known bid and ask price."""
         ...
 
 
