@@ -634,7 +634,7 @@ class Run:
         return self._account.pending_exports
 
     def nothing_but_failure(self) -> SourceFailed | None:
-        """The failure of the answer if the account, or every source before any record, failed."""
+        """The failure of the answer if nothing could be read; see `raise_if_nothing`."""
         if self.fatal is not None:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
