@@ -224,6 +224,8 @@ export interface BookOptions {
   on?: "best" | "crossing" | null;
   /** With `fees`: exchanges that cross after fees, with at least this profit in percent, as decimal text. */
   crossings?: string | null;
+  /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
+  encoding?: "json" | "protobuf";
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */

@@ -36,6 +36,7 @@ try:
     from onebook.core._core import (
         Book,
         Conversion,
+        Packer,
         View,
         canonical,
         canonicals,
@@ -49,6 +50,7 @@ except ModuleNotFoundError as error:
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
         Conversion,
+        Packer,
         View,
         canonical,
         canonicals,
@@ -87,6 +89,7 @@ __all__ = [
     "LevelShape",
     "Levels",
     "NumberError",
+    "Packer",
     "View",
     "canonical",
     "canonicals",

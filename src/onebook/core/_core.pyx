@@ -3,10 +3,11 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers. This file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the
-levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON,
-`_conversion.pxi` converts books into another currency (`_conversion.h`), and `_canonical.pxi`
-formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
+prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
+`_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
+view as JSON and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
+(`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
+documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -34,6 +35,7 @@ from onebook.core._conversion cimport (
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
+from onebook.core._packed cimport Packed, field_size, packed_put, packed_reserve, put_field, put_varint
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
@@ -513,4 +515,5 @@ cdef object crc_of(char *text, char *end):
 include "_canonical.pxi"
 include "_merged.pxi"
 include "_view.pxi"
+include "_packed.pxi"
 include "_conversion.pxi"

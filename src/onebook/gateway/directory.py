@@ -15,13 +15,12 @@ from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
 from onebook.fees import (
-    FEE_MAX,
     NO_FEES,
     OTHERS,
     ExchangeFees,
     TakerFees,
-    fee_text,
     fees_of,
+    least_profit,
     named_table,
 )
 from onebook.gateway import commands, replies
@@ -30,7 +29,14 @@ from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.basket import conversion_steps, exchange_of, member_name
 from onebook.streams.fill import FillSizes, fill_sizes
-from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
+from onebook.streams.options import (
+    CROSSING,
+    DELTA,
+    INTERVAL_MS_MIN,
+    INTERVAL_MUST_BE,
+    OBJECT,
+    PROTOBUF,
+)
 
 CACHE_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
@@ -350,6 +356,7 @@ def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewO
         "group": _shortest(options.group),
         "fill": _sizes(options.fill, directory),
         "within": _within(options.within),
+        "encoding": PROTOBUF if options.encoding == PROTOBUF else None,
         "quotes": _quotes(options.quotes or (), symbol),
     }
     if options.net:
@@ -364,6 +371,8 @@ def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewO
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:
         raise _bad("fill: limit, exclude and max_exchanges need fees.")
+    if options.encoding == PROTOBUF:
+        exact["levels"] = OBJECT  # always names the exchanges of a level
     if options.on is not None and options.mode == DELTA:
         exact["depth"] = 1  # its short updates contain no other level
     return ViewOptions(**chosen | exact)
@@ -496,15 +505,9 @@ def _least_profit(percent: str) -> str:
         CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
-        shortest = fee_text(percent)
-    except ValueError:
-        shortest = "-"
-    if shortest.startswith("-"):
-        raise _bad(
-            f'crossings: must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
-            f"{shown(percent)}."
-        )
-    return shortest
+        return least_profit(percent)
+    except ValueError as error:
+        raise _bad(f"crossings: {error}") from None
 
 
 def _within(distance: str | None) -> str | None:

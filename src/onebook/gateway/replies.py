@@ -29,6 +29,14 @@ View = Annotated[
     about("The client's name of the view; absent for the unnamed view.", "top"),
 ]
 
+Number = Annotated[
+    int | UnsetType,
+    about(
+        "With `encoding: protobuf`: the number of the subscription in its binary updates. The "
+        "positions of `exchanges` stand for them there.",
+        1,
+    ),
+]
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
 WINDOW: Final = "per_minute"
@@ -151,6 +159,7 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
         tuple[str, ...] | UnsetType,
         about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
     ] = UNSET
+    number: Number = UNSET
     view: View = UNSET
 
 
@@ -171,6 +180,7 @@ class Subscription(Struct, frozen=True):
     subscription_id: SubscriptionId
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    number: Number = UNSET
     view: View = UNSET
 
 
@@ -800,6 +810,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "flood",
             "halted",
             "not_listed",
+            "unknown_fee",
             "switched_off",
             "not_wanted",
             "identity_conflict",

@@ -30,6 +30,7 @@ class StreamMembers:
         "live",
         "names",
         "shown",
+        "stale",
         "stale_json",
     )
 
@@ -41,6 +42,7 @@ class StreamMembers:
         self.cores: list[Book | None] = []
         self.live = False
         self.awaited = False  # the first snapshot of one of them is pending
+        self.stale: list[int] = []  # positions of the exchanges that are left out
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
@@ -57,9 +59,8 @@ class StreamMembers:
         self.cores = [book.core if book is not None else None for book in shown]
         self.live = bool(self.books)
         self.awaited = any(book is not None and book.health is Health.SYNCING for book in found)
-        self.stale_json = _json(
-            [name for name, book in zip(self.names, shown, strict=True) if book is None]
-        )
+        self.stale = [at for at, book in enumerate(shown) if book is None]
+        self.stale_json = _json([self.names[at] for at in self.stale])
 
     def needed(self) -> list[Instrument]:
         """Return the instruments whose books the view needs, each once."""
@@ -86,6 +87,10 @@ class StreamMembers:
     def ages_json(self, now: float) -> bytes:
         """Return the milliseconds since the last data of each live member."""
         return _json({name: self.age_ms(name, now) for name in self.shown})
+
+    def ages_ms(self, now: float) -> list[int]:
+        """Return the milliseconds since the last data of each member; -1 if it is not live."""
+        return [self.age_ms(name, now) if name in self.shown else -1 for name in self.names]
 
     def coverage_json(self) -> bytes:
         """The horizon of each live member: its outermost known bid and ask, null for a complete

@@ -23,6 +23,8 @@ BEST: Final = "best"
 CROSSING: Final = "crossing"
 FULL: Final = "full"
 DELTA: Final = "delta"
+JSON: Final = "json"
+PROTOBUF: Final = "protobuf"
 OBJECT: Final = "object"
 ARRAY: Final = "array"
 
@@ -159,5 +161,13 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             f"book in levels is exchange:quote. At most {QUOTES_MAX}.",
             ["USDC", "USD"],
             f'a list of at most {QUOTES_MAX} currencies, such as ["USDC", "USD"]',
+        ),
+    ] = None
+    encoding: Annotated[
+        Literal["json", "protobuf"] | None,
+        about(
+            "protobuf: updates are binary frames by the schema `/onebook.proto`, a fraction of the "
+            "size; replies, statuses and errors stay JSON. Absent or json: JSON.",
+            "protobuf",
         ),
     ] = None
