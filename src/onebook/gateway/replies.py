@@ -471,7 +471,8 @@ class Filled(Struct, frozen=True):
         float | None, about("The worst price in the fill; with fees: after the fee.", 97312)
     ]
     complete: Annotated[
-        bool, about("Whether these books have the whole size; if not, the fill is all of them.")
+        bool,
+        about("Whether these books hold the whole size; if not, the fill takes all their levels."),
     ]
     uncovered: Annotated[
         list[str],
