@@ -298,7 +298,7 @@ def bits(members: int) -> tuple[int, ...]:
 
 
 def units_of(size: str, scale: int) -> int:
-    """A decimal text as an integer of 10^-scale."""
+    """Convert decimal text to an integer number of units of 10^-scale."""
     return int(EXACT.scaleb(Decimal(size), scale))
 
 
