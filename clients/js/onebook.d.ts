@@ -184,7 +184,7 @@ export class View {
   crossings: Crossing[];
   /** With the option `quotes`: how books in other quotes are converted. */
   conversions: Conversion[];
-  /** With the option `times`, in microseconds since 1970; null without. */
+  /** With the option `times`: microseconds since 1970; null without this option. */
   times: { merged: number; sent: number; exchanges: Record<string, ExchangeTimes> } | null;
   /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
   timestamp: string;
@@ -666,7 +666,7 @@ export class Onebook {
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
-  /** Iterate over new and changed records as they happen, across reconnects: each once, and again when it changes. */
+  /** Iterate over new and changed records as they happen, across reconnects; a record is repeated only if it changes. */
   followTransactions(
     exchange: string | string[],
     types?: string[] | string,

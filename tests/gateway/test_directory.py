@@ -347,7 +347,7 @@ def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
 def test_a_distance_from_the_mid_that_is_none_is_refused_in_a_sentence(alice, within):
     (answer,) = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", within=within)
     assert (answer["type"], answer["error"]) == ("subscription_error", "invalid_parameters")
-    assert answer["message"].startswith("within: The distance from the mid is a decimal number")
+    assert answer["message"].startswith("within: The distance from the mid must be above 0")
 
 
 # Ids are public and must outlive every release, as must the order of the reply's members.
@@ -553,7 +553,7 @@ def test_a_view_without_fees_says_nothing_of_them(alice):
         ({"fees": FEES, "crossings": "-1"}, "crossings: must be 0 to 10 percent"),
         ({"fees": FEES, "crossings": "x"}, "crossings: must be 0 to 10 percent"),
         ({"fees": FEES, "crossings": 0}, "crossings: must be a percentage as decimal text"),
-        ({"fees": FEES, "on": "crossing"}, "on: crossing needs crossings."),
+        ({"fees": FEES, "on": "crossing"}, "on: crossing needs the option crossings."),
         ({"fill": {"amounts": ["1"], "max_exchanges": 2}}, "max_exchanges need fees"),
         ({"fees": FEES, "fill": {"amounts": ["1"], "exclude": ["mtgox"]}}, "fill: exclude:"),
         ({"fees": FEES, "fill": {"amounts": ["1"], "limit": "0"}}, "must be more than 0"),

@@ -286,7 +286,7 @@ class KeyCache:
             self._await_expiry(key, now_ms)
 
     def polled(self, now_ms: int) -> None:
-        """Record that the store answered the watch and that all changes were applied."""
+        """Record that the store was polled for changed keys and that all changes were applied."""
         if now_ms < self._polled_at_ms:  # the wall clock was set back
             for key in self._keys.values():
                 self._await_expiry(key, now_ms)

@@ -198,7 +198,7 @@ def check(
 ) -> None:
     """Verify the credentials with the exchange and show the permissions of the key.
 
-    With --url, a service verifies its own credentials.
+    With --url, the service at that address verifies the credentials that it has stored.
 
     Example: onebook credentials check bybit
     """

@@ -26,8 +26,8 @@ def doctor_command(
 ) -> None:
     """Check settings, permissions, clock, database, key files, versions and network access.
 
-    Run it as the account of the service, before a start or while a node runs. Each finding has a
-    suggested fix. Exit status 1 if there is a fault, otherwise 0.
+    Run it as the operating system user of the service, before a start or while a node runs. Each
+    finding has a suggested fix. Exit status 1 if there is a fault, otherwise 0.
 
     Example: onebook doctor --config onebook.toml
     """

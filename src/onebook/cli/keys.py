@@ -255,8 +255,9 @@ def rotate(
 ) -> None:
     """Replace the secret of a key and print the new one; the old one stays valid for --overlap.
 
-    Id, usage and limits are kept. With an overlap, open connections and sessions are kept too; with
-    --overlap 0s the old secret is revoked at once, and they are closed within 2 s.
+    Id, usage and limits are kept. With an overlap, open connections and sessions are kept too. With
+    --overlap 0s, the old secret is revoked at once, and connections and sessions that use the key
+    are closed within 2 s.
 
     Example: onebook keys rotate key_0f3a5c7e9b1d --overlap 24h
     """
@@ -289,8 +290,9 @@ def rotate_pepper_command(
     """Start using a new pepper, and print the keys that are still hashed with an older one.
 
     Clients are not affected: a key is rehashed when it is next used. Restart the nodes, so that
-    every client reconnects; after some days remove the older peppers with --retire. Keys not
-    used before then are revoked and listed; `keys rotate` issues a new secret for one.
+    every client reconnects; after some days, remove the older peppers with --retire, which also
+    revokes and lists the keys that were not used in the meantime. Give such a key a new secret with
+    `keys rotate`.
 
     With nodes on several machines (PostgreSQL): run this command with --prepare, copy the pepper
     file to each machine, then run it again without --prepare.

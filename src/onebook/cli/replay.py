@@ -31,7 +31,9 @@ def replay_command(
     files: Annotated[list[Path], typer.Argument(help="Recordings of WebSocket and REST traffic.")],
     speed: Annotated[
         str,
-        typer.Option(help="Speed: 1 as recorded, 10 ten times faster, max as fast as possible."),
+        typer.Option(
+            help="Playback speed: 1 is as recorded, 10 is ten times as fast, max does not wait."
+        ),
     ] = "1",
     loop: Annotated[
         bool, typer.Option("--loop", help="Repeat the recording when it ends.")

@@ -114,7 +114,7 @@ class ExchangeLine(NamedTuple):
 
     @property
     def trouble(self) -> bool:
-        """Whether some books are not live; an exchange without books and connections is idle."""
+        """Whether any book is stale, offline or disconnected; an exchange without books is idle."""
         down = not self.up and any(self.books.values())
         return down or any(self.books.get(each, 0) for each in (Health.STALE, Health.OFFLINE))
 

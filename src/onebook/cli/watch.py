@@ -69,8 +69,8 @@ def watch_command(
     fees: Annotated[
         str,
         typer.Option(
-            help="Route the sizes and report crossings by prices after fees: a TOML file of taker "
-            "fees in percent (okx = 0.08, others = 0.1), or `key`, for the table of the API key."
+            help="Taker fees, to show the best route of each size and the crossings after fees: "
+            "a TOML file in percent (okx = 0.08, others = 0.1), or `key` for the API key's table."
         ),
     ] = "",
     net: Annotated[

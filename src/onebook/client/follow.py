@@ -1,4 +1,4 @@
-"""Live transactions across reconnects: each record once, and again when it changes."""
+"""Live transactions across reconnects; a record is repeated only if it changes."""
 
 import asyncio
 import json

@@ -45,7 +45,7 @@ ENV_DELIMITER: Final = "__"
 
 
 class Section(BaseModel):
-    """A table of the settings file: immutable; unknown names are errors."""
+    """Base class of the settings file's tables: immutable, and rejects unknown names."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -170,7 +170,7 @@ class AccountsSettings(Section):
 
 
 class ExchangeSettings(Section):
-    """Changes to the built-in facts of one exchange; an empty value keeps the fact."""
+    """Overrides of the built-in facts of one exchange; empty values override nothing."""
 
     ws_url: str = ""
     """WebSocket URL of the exchange's feeds."""
@@ -184,7 +184,8 @@ class ExchangeSettings(Section):
     api_key: SecretStr = SecretStr("")
     """API key for a channel that needs one."""
     recorded: bool = False
-    """Set for recordings (`onebook replay`); the data's age on arrival is then not measured."""
+    """Whether the exchange is a recording (`onebook replay`), so that the data's age on arrival is
+    not measured."""
 
 
 class CcxtSettings(Section):
@@ -207,14 +208,14 @@ class FeedSettings(Section):
     regional host or the simulator. currencies: maps the exchange's currency codes to Onebook's,
     such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
     "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
-    needs, such as an Ed25519 key without permissions for "sbe". recorded: set for recordings
-    (`onebook replay`); the data's age on arrival is then not measured."""
+    needs, such as an Ed25519 key without permissions for "sbe". recorded: whether the exchange
+    is a recording (`onebook replay`), so that the data's age on arrival is not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
     proxy: SecretStr = SecretStr("")
-    """Proxy for connections to exchanges that carry books and instrument lists; not used by ccxt:
+    """Proxy for receiving books and instrument lists from exchanges, except through ccxt:
     http://USER:PASSWORD@HOST:PORT (HTTP CONNECT, also https) or socks5://USER:PASSWORD@HOST:PORT,
     which also resolves host names. Empty: use HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY
     from the environment. `direct`: no proxy."""
@@ -460,7 +461,7 @@ class Settings(BaseSettings):
 
 
 class Setting(NamedTuple):
-    """A setting for the documentation; bounds are None unless it is a number."""
+    """One setting as the documentation lists it; bounds are None unless the setting is a number."""
 
     name: str
     default: Any

@@ -25,7 +25,7 @@ Frames:
 
 REST: {"rc":0,"mc":"SUCCESS","ma":[],"result":{"timestamp":1678169975184,
  "lastUpdateId":1675333221812,"bids":[["22444.51","0.129"]],"asks":[["22446.19","0.095"]]}}; a
-refusal is HTTP 200 with `rc` 1 and without a result. Deltas have no time, the body has one.
+refusal is HTTP 200 with `rc` 1 and without a result. Deltas have no time; the REST body has one.
 
 A socket without our ping is closed, however busy: after 60 s according to the page, after 30 s on
 the futures' socket (nemanull/arbitrage-observatory, 2026-09-23), so it is pinged every 15 s. On

@@ -366,7 +366,7 @@ def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewO
     if options.fees is None and options.crossings is not None:
         raise _bad("crossings: needs fees.")
     if options.crossings is None and options.on == CROSSING:
-        raise _bad("on: crossing needs crossings.")
+        raise _bad("on: crossing needs the option crossings.")
     if options.fees is None and options.net:
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:

@@ -161,7 +161,7 @@ class CommandProcessor:
         return (SendText(encode(welcome, message_id)),)
 
     def move_views(self, key: Key) -> None:
-        """Count the views of the connection for another key."""
+        """Count the views of the connection towards the limit of another key."""
         for (_, view), stream in self.subscriptions.items():
             assert self.key is not None
             self.views.leave(self.key.key_id, (stream, view))

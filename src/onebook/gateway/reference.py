@@ -37,7 +37,7 @@ class RateLimits(Struct, frozen=True):
 
 
 class FormerUsage(Struct, frozen=True):
-    """Usage of the allowance; GB are GiB."""
+    """Usage of the allowance; one GB is 2^30 bytes."""
 
     used_gb: float
     limit_gb: float

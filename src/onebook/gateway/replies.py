@@ -275,7 +275,7 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
 
 @dataclass(frozen=True)
 class WarnedUsage(DataUsage):
-    """Usage of the allowance and the excess; GB are GiB."""
+    """Usage of the allowance and the excess; one GB is 2^30 bytes."""
 
     exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
 

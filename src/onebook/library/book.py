@@ -247,7 +247,7 @@ def options_of(
     if fees is None and (net or crossings is not None):
         raise ValueError(f"{'net' if net else 'crossings'} needs fees.")
     if on == CROSSING and crossings is None:
-        raise ValueError('on="crossing" needs crossings.')
+        raise ValueError('on="crossing" needs the argument crossings.')
     View([], depth=depth, group=group, within=within)
     return BookOptions(
         depth,

@@ -259,8 +259,8 @@ def snapshot_of_book(book: LiveBook) -> Snapshot:
 
     A side with a horizon looks like an exchange's limited snapshot (`core.Book.replace`): it has at
     least as many rows as the limit, and the outermost row is the horizon. Both sides share one
-    limit, so the side with a horizon is padded with rows without an amount until it is longer than
-    the other. They come first, because the same price with an amount may follow.
+    limit, so the side with a horizon is padded until it is longer than the other. The padding rows
+    have no amount and come first, because the same price with an amount may follow.
     """
     sides = book.core.top(LEVELS_MAX)
     bounds = book.core.horizon()

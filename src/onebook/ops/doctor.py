@@ -250,7 +250,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield fault(
             "permissions",
             f"{there} cannot be written, but the service keeps files in {folder}.",
-            f"Run this as the account of the service, which must own {folder}.",
+            f"Run this as the operating system user of the service, who must own {folder}.",
         )
         return
     free_bytes = shutil.disk_usage(there).free

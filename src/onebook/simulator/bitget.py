@@ -145,7 +145,7 @@ class Bitget(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the pair of a frame of `books` or `books1` with data."""
+        """Return the pair of a `books` or `books1` frame; None for a frame without data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
         is_book = arg.get("topic") in ("books", "books1") and "data" in message

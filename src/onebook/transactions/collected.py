@@ -77,7 +77,7 @@ def part_name(source: Source) -> str:
 
 
 class StoredRanges(Struct, frozen=True):
-    """The time ranges of a list that one query has read, oldest first."""
+    """The time ranges that one query has read from a list, oldest first."""
 
     ranges: tuple[RangeRow, ...] = ()
 
@@ -433,10 +433,10 @@ class Collection:
         return Seal(str(account), environment.value, key)
 
     async def readable(self) -> None:
-        """Check that the data key of sealed records can be opened, if there is one.
+        """Check that the data key of sealed records, if there is one, can be decrypted.
 
         Raises:
-            ConfigError: Its master key is not here.
+            ConfigError: The master key of the data key is missing.
         """
         await self._vault.data_key(DATA_KEY)
 

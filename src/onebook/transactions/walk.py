@@ -139,7 +139,7 @@ class WindowStream:
         if not parts:
             raise SourceFailed(
                 FailureReason.EXCHANGE_ERROR,
-                "More rows share one timestamp than the exchange returns.",
+                "More rows share one timestamp than the exchange can return.",
             )
         return parts
 

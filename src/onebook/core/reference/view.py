@@ -94,7 +94,7 @@ def view_step(group: str | None) -> Number:
     except LevelError:
         step = Number(0, 0, 0)
     if not step.mantissa:
-        raise ValueError("The price step to group by is a decimal number above 0, such as 0.5.")
+        raise ValueError("The price step must be a decimal number above 0, such as 0.5.")
     return step
 
 
@@ -110,8 +110,8 @@ def view_within(within: str | None) -> Number | None:
         found = Number(0, 0, 0)
     if not 0 < found.mantissa <= WITHIN_MAX * 10**found.scale:
         raise ValueError(
-            "The distance from the mid is a decimal number above 0 of at most "
-            f"{WITHIN_MAX:,} basis points and {WITHIN_DECIMALS_MAX} decimals, such as 25."
+            f"The distance from the mid must be above 0 and at most {WITHIN_MAX:,} basis points, "
+            f"with at most {WITHIN_DECIMALS_MAX} decimals, such as 25."
         )
     return found
 

@@ -585,7 +585,7 @@ class WatchedSeeded(WatchedConnector):
         return (*outputs, *more)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Process a body; compare the body of a live book."""
+        """Process a REST body; if its book is live, compare the two."""
         outputs = tuple(super().fetched(instrument, body))
         self.observer.seeded(instrument, outputs, self.inner)
         return outputs

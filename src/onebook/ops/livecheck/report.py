@@ -101,7 +101,7 @@ class FindingKind(StrEnum):
     NO_CONSEQUENCE = (
         "no_consequence",
         Grade.NOTE,
-        "Frames of a followed book that had no data and were not recognized.",
+        "Unrecognized frames, without data, of a followed book.",
     )
     CLOCK_SKEW = (
         "clock_skew",

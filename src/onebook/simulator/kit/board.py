@@ -439,7 +439,7 @@ class ExchangeBoard:
         return channel
 
     def collect(self, dialect: "Dialect", now: Now) -> Iterator[tuple[ChannelKey, Frame]]:
-        """Apply a state to each followed window; yields the frames of the best prices."""
+        """Move the newest state to each followed window's next message; yields frames of tops."""
         if dialect.rules.states > 1:
             for channel in self.followed():
                 frame = dialect.top(channel.collect(), now)

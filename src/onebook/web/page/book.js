@@ -178,7 +178,7 @@ export class Rate {
     this.#forget(now);
     return this.#times.length / (this.windowMs / 1_000);
   }
-  /** The rate between the first and the last of them; 0 for fewer than three. */
+  /** Events per second between the first and the last one; 0 for fewer than three events. */
   between(now) {
     this.#forget(now);
     if (this.#times.length < 3) return 0;

@@ -29,7 +29,7 @@ const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
 
-/** The options of a view whose levels span a range; the current options `before` are kept while they suffice. */
+/** The options of a view whose levels cover a range; returns the current options, `before`, while they fit it. */
 export function reaching(range, mid, before = null) {
   const all = range === "all";
   const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
@@ -135,7 +135,7 @@ export class Depth {
     this.#accepted = true;
   }
 
-  /** Handle a refusal of the view, for example because the key has too many. Other options are requested again. */
+  /** Handle a refusal of the view, for example because its key has too many views. Other options are requested again. */
   refused({ message }) {
     this.#refusal = message;
     this.#report();

@@ -40,7 +40,7 @@ export function texts(values) {
   return values.map((value) => fixed(value, places));
 }
 
-/** The unit of a column of amounts, by its largest: no amount needs more than about eight characters. */
+/** The unit for a column whose largest amount is `largest`, so that none needs more than about eight characters. */
 export function unitOf(largest) {
   if (largest >= 1e11) return { unit: 1e9, suffix: "B" };
   return largest >= 1e8 ? { unit: 1e6, suffix: "M" } : { unit: 1, suffix: "" };

@@ -156,7 +156,7 @@ export class Heat {
     this.#repaint();
   }
 
-  /** Handle another zoom or screen: the size may be the same, but the pixels are not. */
+  /** Handle a change of zoom or screen, which changes the device pixels even if the size stays the same. */
   #watchScale() {
     const query = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
     query.addEventListener("change", () => {

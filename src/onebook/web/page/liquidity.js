@@ -122,7 +122,7 @@ export class Liquidity {
     if (this.events.length > EVENTS_MAX) this.events.shift();
   }
 
-  /** Advance the time: a quiet book remains, a withdrawn one does not. */
+  /** Advance the time: a quiet book is copied into the new columns; for a withdrawn one, they stay blank. */
   advance(nowMs) {
     const column = Math.floor(nowMs / COLUMN_MS);
     if (this.last < 0) this.last = column;

@@ -353,7 +353,7 @@ export class Panel {
     this.heat.add(book, this.#left, this.#readMs, book.binned ? Number(this.wanted.group) : 0);
   }
 
-  /** Format prices as in the ladder, except for a binned ladder, which has fewer decimals. */
+  /** Returns a price format: the ladder's or, as a binned ladder has too few decimals, that of the exact prices. */
   #pricer({ binned, stats, fill }, nowMs) {
     if (!binned) return (value, more) => this.ladder.price(value, more);
     const exact = [stats.best_bid, stats.best_ask, ...[...fill.buy, ...fill.sell].map(({ worst }) => worst)];

@@ -1,5 +1,5 @@
-// The shares of the picked exchanges in the visible levels, in their colours over grey, as bars on one canvas for the
-// whole ladder: with one canvas per row, the browser would composite a layer per row with every update.
+// Draws the shares of the picked exchanges in the visible levels as coloured bars over grey. The whole ladder has one
+// canvas: with one per row, the browser would composite a layer per row with every update.
 
 import { colour } from "./colour.js";
 import { hueOf } from "./palette.js";
@@ -26,7 +26,7 @@ export class Shares {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   }
 
-  /** Cover rows of one height beside `left`; `topOf(row)` is where each begins in the scroller. */
+  /** Cover the rows `from` to `to`, exclusive, at `left`; `topOf(row)` is the top of a row in the scroller. */
   cover(from, to, height, left, topOf) {
     const top = topOf(from);
     const place = [from, to, left, top, topOf(to - 1), height, devicePixelRatio].join(" ");
