@@ -379,9 +379,8 @@ class Engine:
         """Repeat a refused request for best prices if the exchange is unavailable."""
         again = self._refused_tops(event.number) if self._is_unavailable(event) else NOTHING
         self._requests.complete(event.number)
-        if again:
-            return (SlowDown(short(event.words)), *again)
-        return (Ignored(known=True, refused=short(event.words)),)
+        words = short(event.words)
+        return (SlowDown(words), *again) if again else (Ignored(known=True, refused=words),)
 
     def _refused_tops(self, number: int | str | None) -> tuple[Output, ...]:
         """Repeat the requests for best prices that an error about the rate or a failure refused.
