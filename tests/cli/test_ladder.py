@@ -94,7 +94,7 @@ def test_a_route_has_its_average_before_and_after_fees(view):
     )  # fmt: skip
     view.fills["buy"] = [route]
     assert lines(view, with_fees=True)[0] == (
-        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.02  "
+        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.020  "
         "lots leave 0.5  slippage -0.7444 %  worst 100.1  okx 2.5"
     )
 

@@ -329,7 +329,7 @@ def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
     assert server.heard[1]["fees"] == {"okx": "-0.02", "*": "0.1"}
     assert (server.heard[1]["net"], server.heard[1]["crossings"]) == (True, "0")
     assert "not crossed after fees" in answer.stdout
-    assert "average 100.00  after fees 101.00  lots cost 1" in answer.stdout
+    assert "average 100.00  after fees 101.00  lots cost 1.00" in answer.stdout
 
 
 def test_a_net_book_needs_fees():

@@ -310,9 +310,10 @@ def market_lines(view: BookView, *, with_fees: bool, width: int | None) -> list[
     """
     if not view.live:
         return []
-    decimals = max(
-        (_decimals(level.price) for level in (*view.bids[:1], *view.asks[:1])), default=0
-    )
+    # Prices after fees have more decimals than are of use here.
+    best = [*view.bids[:1], *view.asks[:1]]
+    prices = [price for level in best for price in getattr(level, "gross", ()) or (level.price,)]
+    decimals = max(map(_decimals, prices), default=0)
     pairs = zip(view.fills.get("buy", ()), view.fills.get("sell", ()), strict=True)
     fills = [
         _fill(view, side, fill, decimals, width)
@@ -345,8 +346,8 @@ def _fill(
     if isinstance(fill, Route):
         if fill.net_average is not None:
             parts.append(f"after fees {fill.net_average.quantize(unit_price):f}")
-        if fill.extra:
-            parts.append(f"lots cost {fill.extra.normalize():f}")
+        if extra := fill.extra.quantize(unit_price):
+            parts.append(f"lots cost {extra:f}")
         if fill.unplaced:
             parts.append(f"lots leave {text_of(fill.unplaced)}")
     mid = view.market_stats.get("mid_price")
