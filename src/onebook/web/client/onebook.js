@@ -196,6 +196,8 @@ const SHAPES = {
   subscription_error: ERROR,
   data_limit_exceeded: ERROR,
 };
+const everyText = (value) => (isObject(value) && Object.values(value).every(isText) ? "" : " is not an object of texts");
+const FEES = object({ fees: everyText });
 const SESSION = object({ session_token: faults.text });
 const USAGE = object({
   username: faults.text, billing_tier: faults.text, api_key_active: faults.flag,
@@ -212,10 +214,16 @@ const PAGE = object({
 const best = (raw) =>
   (raw === null || (Array.isArray(raw) && raw.length === 2 && raw.every(isNumber)) ? "" : " is not a level");
 
+const CONVERSION = object({
+  symbol: faults.text, members: list(faults.text), exchanges: list(faults.text), stale_exchanges: list(faults.text),
+  bid: best, ask: best, age_ms: wholeOrNull, reason: faults.textOrNull,
+});
+
 /** The shape of an update, a delta or a book, for the options of a subscription. */
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
+  if (options.quotes) extras.push(["conversions?", list(CONVERSION)]);
   if (SHORT.has(type)) {
     return object({ symbol: faults.text, "view?": faults.text, bid: best, ask: best, ...Object.fromEntries(extras) });
   }
@@ -385,6 +393,7 @@ export class View {
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
     this.crossings = (data.crossings ?? []).map(crossingOf);
+    this.conversions = (data.conversions ?? []).map(conversionOf);
     this.times = data.times ? numbersOf(data.times) : null;
   }
 
@@ -406,6 +415,10 @@ export class View {
 function crossingOf(raw) {
   const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
   return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+}
+
+function conversionOf(raw) {
+  return camelCased({ ...raw, age_ms: raw.age_ms === null ? null : Number(raw.age_ms) });
 }
 
 /** The view of one book requested once. */
@@ -1125,6 +1138,21 @@ export class Onebook {
       exceeded: usedBytes > limitBytes, share: limitBytes ? usedBytes / limitBytes : 1,
       resetsAt: new Date(report.billing_period.reset_date),
     };
+  }
+
+  /** The key's taker fees in percent by exchange; "*": all others. */
+  async fees() {
+    return this.#feesOf(await this.#request("GET", "/fees", undefined, true));
+  }
+
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  async changeFees(fees) {
+    return this.#feesOf(await this.#request("PUT", "/fees", { fees }, true));
+  }
+
+  #feesOf(answer) {
+    required("fee table", answer, FEES);
+    return answer.fees;
   }
 
   /** The health of the service. */
