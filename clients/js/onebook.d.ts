@@ -69,7 +69,7 @@ export interface Filled {
   worst: string | null;
   /** Number of prices needed; only without the option `fees`. */
   levels?: string;
-  /** Whether these books have the whole size; if not, the fill is all of them. */
+  /** Whether these books hold the whole size; if not, the fill takes all their levels. */
   complete: boolean;
   /** Exchanges whose book is not known as far as `worst` or, if the fill is incomplete, to its end: the real cost may be lower. */
   uncovered: string[];
@@ -194,7 +194,7 @@ export interface BookOptions {
   depth?: number;
   /** Minimum milliseconds between two updates, 10 to 60,000, or 0 for immediate updates; 100 by default. */
   intervalMs?: number;
-  /** "delta" sends only the levels that changed; a `View` is whole in both. "full" by default. */
+  /** "delta" sends only the levels that changed; a `View` has all levels in both modes. "full" by default. */
   mode?: "full" | "delta";
   /** "array" needs fewer bytes; a `View` is the same, except that levels have exchanges only with `split`. */
   levels?: "object" | "array";
@@ -303,7 +303,8 @@ export interface LiveTransaction {
   record: TransactionRecord | null;
   /** Whether the exchange can be read, and how new records are found; null for a record. */
   status: {
-    state: "live" | "interrupted";
+    /** "ended": the credentials now belong to another account; then `Refused` (`account_changed`) is thrown. */
+    state: "live" | "interrupted" | "ended";
     reason: string | null;
     /** Unix ms up to which everything was sent. */
     completeTo: number;

@@ -365,6 +365,7 @@ _REASONS = {reason.value: reason for reason in Reason} | {"": None}
 _REJECTIONS = {
     "symbol_not_traded": Reason.NOT_LISTED,
     "exchange_unavailable": Reason.UNREACHABLE,
+    "unknown_fee": Reason.UNKNOWN_FEE,
 }
 
 

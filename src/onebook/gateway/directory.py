@@ -15,13 +15,12 @@ from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
 from onebook.fees import (
-    FEE_MAX,
     NO_FEES,
     OTHERS,
     ExchangeFees,
     TakerFees,
-    fee_text,
     fees_of,
+    least_profit,
     named_table,
 )
 from onebook.gateway import commands, replies
@@ -506,15 +505,9 @@ def _least_profit(percent: str) -> str:
         CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
-        shortest = fee_text(percent)
-    except ValueError:
-        shortest = "-"
-    if shortest.startswith("-"):
-        raise _bad(
-            f'crossings: must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
-            f"{shown(percent)}."
-        )
-    return shortest
+        return least_profit(percent)
+    except ValueError as error:
+        raise _bad(f"crossings: {error}") from None
 
 
 def _within(distance: str | None) -> str | None:

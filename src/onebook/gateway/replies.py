@@ -471,7 +471,8 @@ class Filled(Struct, frozen=True):
         float | None, about("The worst price in the fill; with fees: after the fee.", 97312)
     ]
     complete: Annotated[
-        bool, about("Whether these books have the whole size; if not, the fill is all of them.")
+        bool,
+        about("Whether these books hold the whole size; if not, the fill takes all their levels."),
     ]
     uncovered: Annotated[
         list[str],
@@ -809,6 +810,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "flood",
             "halted",
             "not_listed",
+            "unknown_fee",
             "switched_off",
             "not_wanted",
             "identity_conflict",
@@ -959,12 +961,19 @@ class TransactionStatus(Struct, tag="transaction_status", forbid_unknown_fields=
     state: Annotated[
         str,
         about(
-            "`live`, or `interrupted` while the exchange is unreachable; records from that time "
-            "are sent before it is `live` again.",
+            "`live`; `interrupted` while the exchange is unreachable; records from that time are "
+            "sent before it is `live` again; or `ended`, because the operator's credentials now "
+            "belong to another account: subscribe again.",
             "live",
         ),
     ]
-    reason: Annotated[str | None, about("Why it is interrupted, or why there is no stream.")]
+    reason: Annotated[
+        str | None,
+        about(
+            "Why it is interrupted or ended, why there is no stream, or, once, that the operator's "
+            "API key was replaced."
+        ),
+    ]
     complete_to: Annotated[
         int, about("All records up to here have been sent, Unix ms.", 1_700_600_000_000)
     ]

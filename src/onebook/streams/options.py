@@ -118,8 +118,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     times: Annotated[
         bool,
         about(
-            "Add when the prices of each exchange were sent and received, the offset of its clock, "
-            "and when the update was merged and sent.",
+            "Add the times at which the prices of each exchange were sent and received, the "
+            "offset of its clock, and the times at which the update was merged and sent.",
             False,
         ),
     ] = False

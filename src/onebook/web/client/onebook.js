@@ -685,7 +685,7 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     if (reason === "ECONNREFUSED") return ["unreachable", `Connection refused by ${place}.`];
     if (reason === "ENOTFOUND") return ["unknown_host", `Unknown host name ${place}.`];
     const own = globalThis.location?.host === place; // a page of the service itself: its certificate and origin are valid
-    const alike = " In a browser, an untrusted certificate or an origin that the service does not allow looks the same.";
+    const alike = " In a browser, an untrusted certificate and a refused origin look the same.";
     return ["unreachable", `Cannot reach ${place}${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
 }
@@ -1446,6 +1446,8 @@ export class Onebook {
       } else if (message.type === "transaction") put(message.transaction, "new", message.exchange);
       else if (message.type === "transaction_status") {
         events.push({ change: "status", account: message.exchange, record: null, status: camelCasedThrough(message) });
+        // A reconnect would mix two accounts.
+        if (message.state === "ended") ended ??= new Refused("account_changed", message.reason);
       }
       wake();
     };
