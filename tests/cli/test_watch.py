@@ -264,7 +264,7 @@ def test_watch_subscribes_as_asked_and_ends_after_so_many_updates():
     assert server.heard[1] == {
         "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
         "exchanges": ["okx", "kraken"], "depth": 10, "split": True, "mode": "delta", "group": "10",
-        "ages": True,
+        "ages": True, "encoding": "protobuf",
     }  # fmt: skip
     assert "100" in answer.output
 

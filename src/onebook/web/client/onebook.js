@@ -332,36 +332,37 @@ class Reader {
   }
 }
 
-const LISTS = [, "prices", "amounts", "members", "parts", "gross"]; // of a side, by field number
 const utf8 = new TextDecoder();
 const zigzag = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
 
 /** The fields of a binary update by their names in `onebook.proto`; unknown ones are skipped. */
 export function updateOf(buffer) {
   const update = { subscription: 0, update_number: 0, time_us: 0, elapsed_us: null, price_scale: 0, amount_scale: 0, gross_scale: 0,
-    bids: {}, asks: {}, checksum: null, stale: [], skipped: 0, ages_ms: [], more: null, json: null, exchanges: [], symbol: "", id: "", view: null };
+    bids: [], asks: [], bid_parts: [], ask_parts: [], bid_gross: [], ask_gross: [], checksum: null, stale: [], skipped: 0, ages_ms: [], more: null, json: null, exchanges: [], symbol: "", id: "", view: null };
   new Reader(new Uint8Array(buffer)).fields((number, value) => {
     if (number === 1) update.subscription = value;
     else if (number === 2) update.update_number = value;
-    else if (number === 3) update.time_us = value;
-    else if (number === 4) update.elapsed_us = zigzag(value);
-    else if (number === 5) update.price_scale = value;
-    else if (number === 6) update.amount_scale = value;
-    else if (number === 7) update.gross_scale = value;
-    else if (number === 8 || number === 9) {
-      const side = update[number === 8 ? "bids" : "asks"];
-      const part = new Reader(value.part());
-      part.fields((at, list) => (side[LISTS[at]] = list.numbers()));
-    } else if (number === 10) update.checksum = value;
-    else if (number === 11) update.stale = value.numbers();
-    else if (number === 12) update.skipped = value;
-    else if (number === 13) update.ages_ms = value.numbers().map(zigzag);
-    else if (number === 14) update.more = utf8.decode(value.part());
-    else if (number === 15) update.json = utf8.decode(value.part());
-    else if (number === 16) update.exchanges.push(utf8.decode(value.part()));
-    else if (number === 17) update.symbol = utf8.decode(value.part());
-    else if (number === 18) update.id = utf8.decode(value.part());
-    else if (number === 19) update.view = utf8.decode(value.part());
+    else if (number === 3) update.elapsed_us = zigzag(value);
+    else if (number === 4) update.checksum = value;
+    else if (number === 5) update.bids = value.numbers();
+    else if (number === 6) update.asks = value.numbers();
+    else if (number === 7) update.stale = value.numbers();
+    else if (number === 8) update.bid_parts = value.numbers();
+    else if (number === 9) update.ask_parts = value.numbers();
+    else if (number === 10) update.bid_gross = value.numbers();
+    else if (number === 11) update.ask_gross = value.numbers();
+    else if (number === 12) update.time_us = value;
+    else if (number === 13) update.price_scale = value;
+    else if (number === 14) update.amount_scale = value;
+    else if (number === 15) update.gross_scale = value;
+    else if (number === 16) update.skipped = value;
+    else if (number === 17) update.ages_ms = value.numbers().map(zigzag);
+    else if (number === 18) update.more = utf8.decode(value.part());
+    else if (number === 19) update.json = utf8.decode(value.part());
+    else if (number === 20) update.exchanges.push(utf8.decode(value.part()));
+    else if (number === 21) update.symbol = utf8.decode(value.part());
+    else if (number === 22) update.id = utf8.decode(value.part());
+    else if (number === 23) update.view = utf8.decode(value.part());
     else if (value instanceof Reader) value.part();
   });
   return update;
@@ -402,29 +403,32 @@ export class PackedReader {
       ...(changed && { previous_update_number: update_number - 1 }), ...(checksum !== null && { checksum }),
       timestamp: `${new Date(Math.floor(this.#timeUs / 1000)).toISOString().slice(0, -1)}${String(this.#timeUs % 1000).padStart(3, "0")}Z`,
       data: {
-        bids: this.#levels(update.bids, -1), asks: this.#levels(update.asks, 1), market_stats: null,
+        bids: this.#levels(update.bids, update.bid_parts, update.bid_gross, -1),
+        asks: this.#levels(update.asks, update.ask_parts, update.ask_gross, 1), market_stats: null,
         stale_exchanges: update.stale.map((at) => this.table[at]), ages, ...more,
       },
     };
   }
 
-  #levels({ prices = [], amounts = [], members = [], parts = [], gross = [] }, direction) {
-    if (amounts.length !== prices.length || members.length !== prices.length) {
-      throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: its lists differ in length.");
-    }
+  #levels(rows, parts, gross, direction) {
     const [priceScale, amountScale, grossScale] = this.#scales;
     const levels = [];
     let price = 0;
     let at = 0;
-    for (let i = 0; i < prices.length; i += 1) {
-      const step = prices[i];
-      if (!i) price = step;
+    for (let i = 0; i < rows.length; ) {
+      const step = rows[i++];
+      const amount = rows[i++];
+      const bits = amount ? rows[i++] : 0;
+      if (bits === undefined || amount === undefined) {
+        throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a level is cut off.");
+      }
+      if (!levels.length) price = step;
       else if (typeof price === "number" && typeof step === "number") price += direction * step;
       else price = BigInt(price) + BigInt(direction) * BigInt(step);
-      const exchanges = this.#namesOf(members[i]);
+      const exchanges = this.#namesOf(bits);
       const end = at + exchanges.length;
       const level = {
-        price: decimalOf(price, priceScale), amount: decimalOf(amounts[i], amountScale), exchanges,
+        price: decimalOf(price, priceScale), amount: decimalOf(amount, amountScale), exchanges,
         amounts: parts.length ? parts.slice(at, end).map((part) => decimalOf(part, amountScale)) : [],
       };
       if (gross.length) level.gross = gross.slice(at, end).map((each) => decimalOf(each, grossScale));
