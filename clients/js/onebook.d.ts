@@ -135,6 +135,25 @@ export interface Crossing {
   sellAgeMs?: number;
 }
 
+/** How some books of a view with the option `quotes` are converted. */
+export interface Conversion {
+  /** The pair, such as USDC/USDT. */
+  symbol: string;
+  /** The books that it converts, such as kraken:USDC. */
+  members: string[];
+  /** Whose books of the pair are used. */
+  exchanges: string[];
+  /** Whose books of the pair are not live. */
+  staleExchanges: string[];
+  /** Best price, after the fee with `fees`, and amount, as decimal text; null while it is not live. */
+  bid: [string, string] | null;
+  ask: [string, string] | null;
+  /** Age of the oldest of these books. */
+  ageMs: number | null;
+  /** Why it is not live; null while it is. */
+  reason: string | null;
+}
+
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
@@ -163,6 +182,8 @@ export class View {
   fill: { buy?: Filled[]; sell?: Filled[] };
   /** With the option `crossings`: the most profitable first; those that ended come first, once. */
   crossings: Crossing[];
+  /** With the option `quotes`: how books in other quotes are converted. */
+  conversions: Conversion[];
   /** With the option `times`, in microseconds since 1970; null without. */
   times: { merged: number; sent: number; exchanges: Record<string, ExchangeTimes> } | null;
   /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
@@ -224,6 +245,8 @@ export interface BookOptions {
   on?: "best" | "crossing" | null;
   /** With `fees`: exchanges that cross after fees, with at least this profit in percent, as decimal text. */
   crossings?: string | null;
+  /** Quote currencies whose books are converted and pooled into the symbol's own quote, at most 8. */
+  quotes?: string[] | null;
   /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
   encoding?: "json" | "protobuf";
 }

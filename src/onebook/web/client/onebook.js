@@ -215,10 +215,16 @@ const PAGE = object({
 const best = (raw) =>
   (raw === null || (Array.isArray(raw) && raw.length === 2 && raw.every(isNumber)) ? "" : " is not a level");
 
+const CONVERSION = object({
+  symbol: faults.text, members: list(faults.text), exchanges: list(faults.text), stale_exchanges: list(faults.text),
+  bid: best, ask: best, age_ms: wholeOrNull, reason: faults.textOrNull,
+});
+
 /** The shape of an update, a delta or a book, for the options of a subscription. */
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
+  if (options.quotes) extras.push(["conversions?", list(CONVERSION)]);
   if (SHORT.has(type)) {
     return object({ symbol: faults.text, "view?": faults.text, bid: best, ask: best, ...Object.fromEntries(extras) });
   }
@@ -601,6 +607,7 @@ export class View {
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
     this.crossings = (data.crossings ?? []).map(crossingOf);
+    this.conversions = (data.conversions ?? []).map(conversionOf);
     this.times = data.times ? numbersOf(data.times) : null;
   }
 
@@ -622,6 +629,10 @@ export class View {
 function crossingOf(raw) {
   const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
   return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+}
+
+function conversionOf(raw) {
+  return camelCased({ ...raw, age_ms: raw.age_ms === null ? null : Number(raw.age_ms) });
 }
 
 /** The view of one book requested once. */
