@@ -650,6 +650,10 @@ export class Onebook {
   pairs(exchange: string): Promise<ExchangePairs>;
   /** Return usage and allowance of the key. */
   usage(): Promise<KeyUsage>;
+  /** Return the key's taker fees in percent by exchange; "*": all others. */
+  fees(): Promise<Record<string, string>>;
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
   /** Return the health of the service. */
   health(): Promise<Health>;
   /** Verify the operator's credentials with the exchange. */

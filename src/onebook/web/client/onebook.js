@@ -199,6 +199,8 @@ const SHAPES = {
   subscription_error: ERROR,
   data_limit_exceeded: ERROR,
 };
+const everyText = (value) => (isObject(value) && Object.values(value).every(isText) ? "" : " is not an object of texts");
+const FEES = object({ fees: everyText });
 const SESSION = object({ session_token: faults.text });
 const USAGE = object({
   username: faults.text, billing_tier: faults.text, api_key_active: faults.flag,
@@ -1384,6 +1386,21 @@ export class Onebook {
       exceeded: usedBytes > limitBytes, share: limitBytes ? usedBytes / limitBytes : 1,
       resetsAt: new Date(report.billing_period.reset_date),
     };
+  }
+
+  /** The key's taker fees in percent by exchange; "*": all others. */
+  async fees() {
+    return this.#feesOf(await this.#request("GET", "/fees", undefined, true));
+  }
+
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  async changeFees(fees) {
+    return this.#feesOf(await this.#request("PUT", "/fees", { fees }, true));
+  }
+
+  #feesOf(answer) {
+    required("fee table", answer, FEES);
+    return answer.fees;
   }
 
   /** The health of the service. */
