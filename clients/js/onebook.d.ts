@@ -650,6 +650,10 @@ export class Onebook {
   pairs(exchange: string): Promise<ExchangePairs>;
   /** Return usage and allowance of the key. */
   usage(): Promise<KeyUsage>;
+  /** Return the key's taker fees in percent by exchange; "*": all others. */
+  fees(): Promise<Record<string, string>>;
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
   /** Return the health of the service. */
   health(): Promise<Health>;
   /** Verify the operator's credentials with the exchange. */
@@ -672,6 +676,16 @@ export class Onebook {
     types?: string[] | string,
     options?: FollowOptions,
   ): AsyncGenerator<LiveTransaction, void, void>;
+}
+
+/** The fields of a binary update (`onebook.proto`) by their names there. */
+export function updateOf(frame: ArrayBuffer): Record<string, unknown>;
+
+/** Turns the binary updates of one subscription into messages that `View.apply` takes. */
+export class PackedReader {
+  /** @param table the `exchanges` of the reply to the subscription  @param about members of each message */
+  constructor(table: string[], about: object);
+  message(update: Record<string, unknown>): object;
 }
 
 export function crc32(text: string): number;

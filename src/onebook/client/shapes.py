@@ -255,6 +255,7 @@ def _best_fault(raw: Any) -> str | None:
 AUTHENTICATED = {"session_token": str}
 
 
+FEES = {"fees": {EVERY: str}}
 USAGE = {
     "username": str,
     "billing_tier": str,
