@@ -678,6 +678,16 @@ export class Onebook {
   ): AsyncGenerator<LiveTransaction, void, void>;
 }
 
+/** The fields of a binary update (`onebook.proto`) by their names there. */
+export function updateOf(frame: ArrayBuffer): Record<string, unknown>;
+
+/** Turns the binary updates of one subscription into messages that `View.apply` takes. */
+export class PackedReader {
+  /** @param table the `exchanges` of the reply to the subscription  @param about members of each message */
+  constructor(table: string[], about: object);
+  message(update: Record<string, unknown>): object;
+}
+
 export function crc32(text: string): number;
 export function compareDecimals(left: string, right: string): number;
 export function parseExact(text: string): any;

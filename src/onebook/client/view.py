@@ -277,7 +277,7 @@ class BookView(OrderBookState):
         else:
             reader.scales = scales_of(update)
             reader.time_us = update.time_us
-        bids, asks = reader.levels(update.bids, -1), reader.levels(update.asks, 1)
+        bids, asks = reader.bids(update), reader.asks(update)
         if changed:
             bids = sorted(_joined(self.bids, bids), key=_price, reverse=True)
             asks = sorted(_joined(self.asks, asks), key=_price)
