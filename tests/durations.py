@@ -2,17 +2,22 @@
 
 Wall seconds and processor seconds (with those of ended child processes) stand apart: a test that
 waits costs little beside one that computes. `--costs FILE` names the file: a line for each test,
-the most expensive first.
+the most expensive first, with the second of the run in which it began.
+
+Processes that the tests of a worker share end after its last test. What ends there (a browser has
+then used up to a minute of processor time) has a line of its own for each worker.
 """
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-HEADER = "wall_s\tcpu_s\tworker\ttest\n"
+HEADER = "wall_s\tcpu_s\tworker\tbegan_s\ttest\n"
+SHARED = "(shared)"
 SHOWN = 25
 
 
@@ -33,11 +38,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Iterator[None]:
+    """Know the last test of this process, with which what was shared ends."""
+    global _is_last
+    _is_last = nextitem is None
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Give each report the processor time since the one before, and its worker."""
+    """Give each report the processor time since the one before, its worker and its begin."""
     report = yield
     report.cpu_s = _cpu_s.spent()
     report.worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    report.ends_shared = _is_last and call.when == "teardown"
     return report
 
 
@@ -55,6 +69,7 @@ class _Cpu:
 
 
 _cpu_s = _Cpu()
+_is_last = False
 
 
 class Costs:
@@ -63,14 +78,19 @@ class Costs:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._worker: dict[str, str] = {}
+        self._place: dict[str, tuple[str, float]] = {}  # worker, and when it began
+        self._began_s = time.time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one phase of a test."""
-        cost = self._of[report.nodeid]
+        worker = getattr(report, "worker", "?")
+        name = report.nodeid
+        if getattr(report, "ends_shared", False):
+            name = f"{SHARED}::{worker}"
+        cost = self._of[name]
         cost[0] += report.duration
         cost[1] += getattr(report, "cpu_s", 0.0)
-        self._worker[report.nodeid] = getattr(report, "worker", "?")
+        self._place.setdefault(name, (worker, report.start - self._began_s))
 
     def pytest_sessionfinish(self) -> None:
         """Write the file."""
@@ -79,8 +99,9 @@ class Costs:
         self._path.write_text(
             HEADER
             + "".join(
-                f"{wall_s:.3f}\t{cpu_s:.3f}\t{self._worker[test]}\t{test}\n"
+                f"{wall_s:.3f}\t{cpu_s:.3f}\t{worker}\t{began_s:.1f}\t{test}\n"
                 for test, (wall_s, cpu_s) in ordered
+                for worker, began_s in (self._place[test],)
             )
         )
 

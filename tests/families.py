@@ -8,7 +8,7 @@ marked `soak`, which `make soak` and the nightly workflow run.
 """
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,22 @@ WAITING: Final = tuple(
     )
 )
 
+# Tests of 8 s and more beside others. They begin first: what begins last is the end of the run.
+LONG: Final = tuple(
+    f"tests/{name}"
+    for name in (
+        "e2e/test_crash.py::test_a_crash_loses_at_most_one_second_and_never_counts_twice",
+        "feeds/test_with_simulator.py::test_a_live_book_takes_no_budget_that_a_first_one_may_need",
+        "nodes/test_key_limits.py::test_requests_and_commands_over_two_gateways_get_the_limit_once",
+        "nodes/test_partition.py::test_a_gateway_that_is_cut_off_from_nats_is_stale_in_time_and_right_when_healed",
+        "nodes/test_upgrade.py::test_a_release_of_the_same_wire_version_takes_over_and_no_book_is_stale",
+        "ops/livecheck/test_run.py::",
+        "ops/test_doctor.py::test_nats_and_the_nodes_of_the_cluster_are_examined",
+        "web/test_docs_page.py::test_search_copy_and_width",
+        "web/test_panels.py::test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_time",
+    )
+)
+
 
 def exchange_of(item: pytest.Item) -> str | None:
     """The exchange that a test is parametrised with."""
@@ -65,7 +81,8 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
     Each worker begins with an equal share of the list. So half of them wait for processes and
     deadlines while the others compute, and neither is left for the end. One has all tests with a
-    browser, because there is a browser for each worker that has one.
+    browser, because there is a browser for each worker that has one. Each begins with the longest
+    tests of its share.
     """
     waiting: dict[Path, list[pytest.Item]] = {}
     computing: list[pytest.Item] = []
@@ -82,7 +99,15 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
         found += computing[len(computing) * pair // pairs : len(computing) * (pair + 1) // pairs]
     share = len(items) // workers
     found[share:share] = browsing
-    return found
+    bounds = [len(found) * each // workers for each in range(workers + 1)]
+    return [
+        item for begin, end in pairwise(bounds) for item in sorted(found[begin:end], key=is_short)
+    ]
+
+
+def is_short(item: pytest.Item) -> bool:
+    """Whether a test need not begin before others."""
+    return not item.nodeid.startswith(LONG)
 
 
 def with_browser(item: pytest.Item) -> bool:

@@ -1,12 +1,12 @@
 // Types of onebook.js.
 
-/** The errors of the client: `code` for programs, the message for people. */
+/** Base of the client's errors: `code` for programs, the message for people. */
 export class ServiceError extends Error {
-  /** For programs, as in the reference of errors; `message` is for people. */
+  /** The service's error code, a close code as text, or a code of this client. */
   readonly code: string;
-  /** Other fields of the error, such as `suggestedSymbols`. */
+  /** Further fields of the service's error, such as `suggestedSymbols`. */
   readonly details: Record<string, unknown>;
-  /** Seconds after which the service suggests a retry. */
+  /** Seconds after which the service suggests a retry, or null. */
   readonly retryAfterS: number | null;
   constructor(
     code: string,
@@ -16,10 +16,10 @@ export class ServiceError extends Error {
 }
 /** A retry would fail in the same way. */
 export class Refused extends ServiceError {}
-/** It failed now and may succeed later. */
+/** A temporary failure; a retry may succeed. */
 export class Unavailable extends ServiceError {}
 
-/** Why a view is not live; a retry is under way. */
+/** The reason why a view is not live. The client retries after `retryInS`. */
 export interface Problem {
   code: string;
   message: string;
@@ -27,7 +27,7 @@ export interface Problem {
   retryInS: number;
 }
 
-/** Figures of the levels of a view; numbers as decimal text, null if a side is empty. */
+/** Statistics of the levels in a view; numbers as decimal text, null if a side is empty. */
 export interface MarketStats {
   bestBid: string | null;
   bestAsk: string | null;
@@ -69,7 +69,7 @@ export interface Filled {
   worst: string | null;
   /** Number of prices needed; only without the option `fees`. */
   levels?: string;
-  /** Whether these books have the whole size; if not, the fill is all of them. */
+  /** Whether these books hold the whole size; if not, the fill takes all their levels. */
   complete: boolean;
   /** Exchanges whose book is not known as far as `worst` or, if the fill is incomplete, to its end: the real cost may be lower. */
   uncovered: string[];
@@ -100,7 +100,7 @@ export interface LayerTimes {
   received: number;
 }
 
-/** The times of one exchange in a view. */
+/** Times of one exchange's best price and other levels. */
 export interface ExchangeTimes {
   /** Of the best bid and ask. */
   top: LayerTimes;
@@ -108,11 +108,11 @@ export interface ExchangeTimes {
   depth: LayerTimes;
   /** The service's clock minus the exchange's, in microseconds; null before it was measured. */
   offset: number | null;
-  /** Of `offset`; null: unknown, and `offset` includes the least delay of a message. */
+  /** Error of `offset`, in microseconds; null: unknown, and `offset` includes the minimum latency of a message. */
   error: number | null;
 }
 
-/** A pair of exchanges of which one bids more, after both fees, than the other asks; numbers as decimal text. */
+/** A pair of exchanges where one bids more, after both fees, than the other asks; numbers as decimal text. */
 export interface Crossing {
   /** What happened since the previous update. One that ended has only the exchanges and `lastedMs`. */
   phase: "began" | "changed" | "lasts" | "ended";
@@ -194,7 +194,7 @@ export interface BookOptions {
   depth?: number;
   /** Minimum milliseconds between two updates, 10 to 60,000, or 0 for immediate updates; 100 by default. */
   intervalMs?: number;
-  /** "delta" sends only the levels that changed; a `View` is whole in both. "full" by default. */
+  /** "delta" sends only the levels that changed; a `View` has all levels in both modes. "full" by default. */
   mode?: "full" | "delta";
   /** "array" needs fewer bytes; a `View` is the same, except that levels have exchanges only with `split`. */
   levels?: "object" | "array";
@@ -209,7 +209,7 @@ export interface BookOptions {
   /** Compute the cost of buying and selling these sizes, as decimal text: amounts in the base, notionals in the quote. */
   fill?: {
     amounts?: string[]; notionals?: string[];
-    /** With `fees`: the worst price before fees, exchanges that take no part, the most exchanges of a split. */
+    /** With `fees`: the worst price before fees, exchanges to leave out, maximum exchanges of a split. */
     limit?: string; exclude?: string[]; max_exchanges?: number;
   } | null;
   /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the API key's fee table. */
@@ -224,6 +224,8 @@ export interface BookOptions {
   on?: "best" | "crossing" | null;
   /** With `fees`: exchanges that cross after fees, with at least this profit in percent, as decimal text. */
   crossings?: string | null;
+  /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
+  encoding?: "json" | "protobuf";
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */
@@ -243,9 +245,9 @@ export interface WatchOptions extends BookOptions {
 }
 
 export interface ClientOptions {
-  /** A constructor like the browser's; needed where there is no global one. */
+  /** A constructor like the browser's; needed if there is no global `WebSocket`. */
   WebSocket?: new (url: string) => unknown;
-  /** Replaces the global one. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
   /** Maximum attempts of a REST request; 5 by default. */
   attemptsMax?: number;
@@ -276,9 +278,9 @@ export interface TransactionOptions {
   demo?: boolean;
   /** Add the exchange's own row to each record, as `raw`. */
   includeRaw?: boolean;
-  /** Check the records against the account's balances. */
+  /** Reconcile the records with the account's balances. */
   verify?: boolean;
-  /** Only what the service has collected, or only the exchange; both by default, each event once. */
+  /** Read only the service's collected records, or only the exchange; both by default, each event once. */
   source?: "collected" | "exchange";
 }
 
@@ -291,9 +293,9 @@ export interface FollowOptions extends Pick<SessionOptions, "attemptsMax" | "sil
   includeRaw?: boolean;
 }
 
-/** A record that was received, or a state of the subscription. */
+/** A record received by a subscription, or a state of the subscription. */
 export interface LiveTransaction {
-  /** "updated": a record that was received before has changed. */
+  /** "history": a record from before the subscription; "updated": a record that was received before has changed. */
   change: "history" | "new" | "updated" | "status";
   /** Such as "kraken:treasury"; the exchange, for its first account. */
   account: string;
@@ -395,7 +397,7 @@ export interface TransactionRecord {
   raw?: Record<string, any>;
 }
 
-/** How much of the requested range was read, of one type. */
+/** Coverage of the requested range, for one type. */
 export interface Coverage {
   transactionType: string;
   /** Unix ms from which this page and the earlier ones contain everything; null: nothing. */
@@ -412,7 +414,7 @@ export interface Coverage {
   account?: string;
 }
 
-/** A type that could not be read, or only in part. */
+/** A type that could not be read completely. */
 export interface TransactionError {
   transactionType: string;
   error: string;
@@ -430,7 +432,7 @@ export interface TransactionPage {
   partial: boolean;
   nextCursor: string | null;
   summary: { totalCount: number; byType: Record<string, number>; dateRange: Record<string, any> };
-  /** Types of which records are missing that the exchange still has. */
+  /** Entries of `coverage` that are incomplete although the exchange keeps the records. */
   missing: Coverage[];
   /** Transfers between the accounts, in answers of several accounts; null in others. */
   ownTransfers: OwnTransfers | null;
@@ -496,7 +498,7 @@ export interface Exchanges {
   totalSupported: number;
   totalActive: number;
   exchangeStatus: Record<string, "active" | "maintenance" | "offline" | "limited">;
-  /** Exchanges whose books are provided by a library, and its name. */
+  /** Exchanges without a native connector, each with the library that provides its books. */
   via: Record<string, string>;
 }
 
@@ -558,7 +560,7 @@ export interface SessionOptions {
   notice?: (message: DataLimitWarning | Record<string, any>) => void;
 }
 
-/** Most of a key's monthly allowance is used, or all of it. */
+/** 80 % of the monthly allowance is used up, or all of it. */
 export interface DataLimitWarning {
   type: "data_limit_warning";
   message: string;
@@ -579,58 +581,68 @@ export interface DataLimitWarning {
   timestamp: string;
 }
 
-/** Subscriptions that may change, over one connection after the other. */
+/** Books of several symbols over one connection, across reconnects; the subscriptions may change. */
 export class Session {
   /** Characters of all messages so far. */
   readonly receivedCharacters: number;
-  /** Keep connections open until `stop`; throws errors that end the session permanently. */
+  /** Connect, and reconnect, until `stop`; throws errors that end the session permanently. */
   run(): Promise<void>;
   stop(): void;
   /** Milliseconds since the last message; 0 without a connection. */
   readonly silentMs: number;
-  /** Subscribe to a symbol, or to another `view` of it, or change the options of that subscription. */
+  /** Add a symbol or another `view` of it, or change exchanges and options of a subscribed one. */
   subscribe(symbol: string, options?: BookOptions): View;
+  /** End a subscription. */
   unsubscribe(symbol: string, view?: string | null): void;
   has(symbol: string, view?: string | null): boolean;
-  /** The reply to one message, both in their wire form; repeated on the next connection if this one ends first. */
+  /** Send one message and return its reply, both as on the wire; repeated if the connection ends first. */
   ask(message: Record<string, any>): Promise<Record<string, any>>;
-  /** The merged book of a symbol, once; missing options are those of its subscription. */
+  /** Request the merged book of one symbol once; absent options are those of its subscription. */
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
+  /** List the exchanges and the state of their feeds. */
   exchanges(): Promise<Exchanges>;
+  /** List the pairs of all exchanges. */
   pairs(): Promise<AllPairs>;
+  /** List the pairs of one exchange. */
   pairs(exchange: string): Promise<ExchangePairs>;
-  /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is closed. */
+  /** Return the round trip in milliseconds; without an answer within `pingTimeoutS` the connection is closed. */
   ping(): Promise<number>;
 }
 
-/** A client of one service for one API key. */
+/** A client of one service. Every error is a `ServiceError` with the service's code. */
 export class Onebook {
   constructor(url: string, apiKey: string, options?: ClientOptions);
-  /** The newest view of each symbol, indefinitely and across reconnects; leaving the loop closes the connection. */
+  /** Iterate over the newest view of each symbol, across reconnects; leaving the loop closes the connection. */
   watch(symbols: Symbols, options?: WatchOptions): AsyncGenerator<WatchedView, void, void>;
+  /** Return a connection without subscriptions. */
   session(options?: SessionOptions): Session;
-  /** The merged book of one symbol, once. */
+  /** Request the merged book of one symbol once. */
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
+  /** List the exchanges and the state of their feeds. */
   exchanges(): Promise<Exchanges>;
+  /** List the pairs of all exchanges. */
   pairs(): Promise<AllPairs>;
+  /** List the pairs of one exchange. */
   pairs(exchange: string): Promise<ExchangePairs>;
-  /** The key's usage of its monthly allowance. */
+  /** Return usage and allowance of the key. */
   usage(): Promise<KeyUsage>;
+  /** Return the health of the service. */
   health(): Promise<Health>;
+  /** Verify the operator's credentials with the exchange. */
   validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
-  /** Every record, newest first; ends with `Refused` if some are missing, unless `partialAllowed`. */
+  /** Iterate over the records of an exchange account, newest first; throws `Refused` at the end if some are missing, unless `partialAllowed`. */
   transactions(
     exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions & { partialAllowed?: boolean },
   ): AsyncGenerator<TransactionRecord, void, void>;
-  /** The same as pages. */
+  /** Iterate over transactions page by page, with coverage and errors. */
   transactionPages(
     exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
-  /** New records, indefinitely and across reconnects: each once, and again when it changes. */
+  /** Iterate over new and changed records as they happen, across reconnects: each once, and again when it changes. */
   followTransactions(
     exchange: string | string[],
     types?: string[] | string,

@@ -6,13 +6,14 @@ newest state. Shared by `onebook.sync` and `client.Onebook`.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, wait
 from decimal import Decimal
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 from onebook.fill import Direction, Fill
 from onebook.orderbook import OrderBookState, require_plain
+from onebook.routes import Route, Rules
 
 STOP_TIMEOUT_S = 5.0
 CLOSED: Final = "The order book is not open: use it inside of its `with`."
@@ -71,6 +72,20 @@ class AsyncBook(AsyncBooks[State], Protocol[State]):
         notional: Decimal | str | int | None = None,
     ) -> Fill:
         """Return what a size would cost now."""
+
+    def route(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+        fees: Mapping[str, str],
+        limit: Decimal | str | int | None = None,
+        exclude: Iterable[str] = (),
+        max_exchanges: int | None = None,
+        rules: Mapping[str, Rules] | None = None,
+    ) -> Route:
+        """Return the best split of an order after fees now."""
 
 
 class LoopThread:
@@ -275,6 +290,32 @@ class BlockingBook(BlockingBooks[State]):
     ) -> Fill:
         """Return what buying or selling a size would cost now, over the best 500 levels."""
         return self._called(lambda: self._book.fill(direction, amount=amount, notional=notional))
+
+    def route(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+        fees: Mapping[str, str],
+        limit: Decimal | str | int | None = None,
+        exclude: Iterable[str] = (),
+        max_exchanges: int | None = None,
+        rules: Mapping[str, Rules] | None = None,
+    ) -> Route:
+        """Return the best split of an order after fees now, over the best 500 levels."""
+        return self._called(
+            lambda: self._book.route(
+                direction,
+                amount=amount,
+                notional=notional,
+                fees=fees,
+                limit=limit,
+                exclude=exclude,
+                max_exchanges=max_exchanges,
+                rules=rules,
+            )
+        )
 
 
 async def _ended(last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:

@@ -103,6 +103,24 @@ def _not_a_fee(fee: object) -> ValueError:
     )
 
 
+def least_profit(percent: str) -> str:
+    """Return the shortest text of a minimum profit in percent.
+
+    Raises:
+        ValueError: It is negative, or not decimal text within the limits of fees.
+    """
+    try:
+        shortest = fee_text(percent)
+    except ValueError:
+        shortest = "-"
+    if shortest.startswith("-"):
+        raise ValueError(
+            f'must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
+            f"{str(percent)[:40]!r}."
+        )
+    return shortest
+
+
 def fee_factors(fees: Iterable[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return fees in percent as factors on prices: net price = price x factor x 10^-scale.
 

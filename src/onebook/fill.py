@@ -2,10 +2,10 @@
 
 Pure and exact: levels are integers, and every figure is exact except the average, which is a
 quotient. If only part of a level is needed, the exchange with the largest amount is used first;
-equal amounts are ordered by name. Fees are not included.
+equal amounts are ordered by name. Fees are not included; see `onebook.routes`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -25,7 +25,6 @@ SETS_KEPT: Final = 4096  # sets of members whose bits are kept as numbers
 
 EXACT: Final = Context(prec=200, rounding=ROUND_DOWN)
 AVERAGE: Final = Context(prec=AVERAGE_DIGITS, rounding=ROUND_HALF_EVEN)
-_ZERO: Final = Decimal(0)
 
 Row = tuple[int, int, int]  # price, amount, and a bit for each exchange that has a part
 
@@ -72,36 +71,6 @@ class Fill(NamedTuple):
     complete: bool
     uncovered: tuple[str, ...]
     split: dict[str, FillPart]
-
-    def after_fees(
-        self, fees: Mapping[str, Decimal], others: Decimal | None = None
-    ) -> Decimal | None:
-        """Return the average price after taker fees in percent; None if nothing is filled.
-
-        Args:
-            fees: The fee of each exchange, such as `Decimal("0.1")` for 0.1 %.
-            others: The fee of all exchanges that are not in `fees`; None requires all to be in it.
-
-        Raises:
-            ValueError: An exchange of the fill has no fee.
-        """
-        if not self.amount:
-            return None
-        charged, unknown = _ZERO, []
-        for name, part in self.split.items():
-            percent = fees.get(name, others)
-            if percent is None:
-                unknown.append(name)
-                continue
-            fee = EXACT.multiply(part.notional, percent).scaleb(-2, EXACT)
-            charged = EXACT.add(charged, fee)
-        if unknown:
-            raise ValueError(
-                f"No fee for {', '.join(unknown)}: name each, or give `others`, the fee in percent"
-                " for all other exchanges."
-            )
-        paid = (EXACT.add if self.direction == BUY else EXACT.subtract)(self.notional, charged)
-        return AVERAGE.divide(paid, self.amount)
 
 
 class BookEnds(NamedTuple):
@@ -329,7 +298,7 @@ def bits(members: int) -> tuple[int, ...]:
 
 
 def units_of(size: str, scale: int) -> int:
-    """A decimal text as an integer of 10^-scale."""
+    """Convert decimal text to an integer number of units of 10^-scale."""
     return int(EXACT.scaleb(Decimal(size), scale))
 
 

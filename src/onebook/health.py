@@ -60,6 +60,7 @@ class Reason(StrEnum):
     FLOOD = "flood", "The exchange sent too many messages without data."
     HALTED = "halted", "Trading of this instrument is suspended."
     NOT_LISTED = "not_listed", "The exchange no longer lists this instrument."
+    UNKNOWN_FEE = "unknown_fee", "The fee table of the view has no fee for this exchange."
     SWITCHED_OFF = "switched_off", "The operator of this service has disabled this exchange."
     NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
     IDENTITY_CONFLICT = (

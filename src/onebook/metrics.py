@@ -36,7 +36,7 @@ LOOP_LAG: Final = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 WORKER_RESTARTS: Final = Counter(
-    "onebook_worker_restarts", "Restarts of this process of node.workers."
+    "onebook_worker_restarts", "Restarts of this process by node.workers."
 )
 
 DATABASE_UNAVAILABLE: Final = Gauge(

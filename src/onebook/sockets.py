@@ -46,7 +46,7 @@ def raise_file_limit(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     except (ValueError, OSError):
         raise ConfigError(
-            f"gateway.connections_max and the limits beside it need {files:,} open files, and this "
+            f"gateway.connections_max and related limits need {files:,} open files, and this "
             f"process may open {hard:,}: raise its hard limit (LimitNOFILE=, ulimit -Hn) or lower "
             "gateway.connections_max."
         ) from None

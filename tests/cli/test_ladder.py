@@ -13,13 +13,15 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from onebook.cli.ladder import FeeTable, Ladder, joined, market_lines, read_fees
+from onebook.cli.ladder import Ladder, joined, market_lines, read_fees
 from onebook.client import BookLevel, BookView, Fill, FillPart
+from onebook.crossings import Crossing, CrossingReport
+from onebook.orderbook import NetLevel
+from onebook.routes import Route, RoutePart
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 PICTURES = os.environ.get("ONEBOOK_PICTURES")
 PICTURE = Path(__file__).parents[2] / "docs/images/watch.svg"
-FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
 
 
 def level(price, **amounts):
@@ -46,20 +48,6 @@ def fill(**changes):
     )._replace(**changes)
 
 
-def walked(levels, size):
-    """What a size takes from levels, best first, an exchange after the other."""
-    left, taken = Decimal(size), {}
-    for each in levels:
-        for name, held in zip(each.exchanges, each.amounts, strict=True):
-            if part := min(held, left):
-                amount, notional = taken.get(name, (0, 0))
-                taken[name] = FillPart(amount + part, notional + part * each.price)
-                worst, left = each.price, left - part
-    notional = sum(part.notional for part in taken.values())
-    parts = dict(sorted(taken.items(), key=lambda part: -part[1].amount))
-    return fill(average=notional / Decimal(size), notional=notional, worst=worst, split=parts)
-
-
 def written(picture):
     """The texts of a picture, without how they are drawn."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", picture)
@@ -78,8 +66,15 @@ def view():
     )
 
 
-def lines(view, fees=None, width=None):
-    return [line.plain for line in market_lines(view, fees, width)]
+def net(shown):
+    """A level whose price counts as one after fees."""
+    found = NetLevel(*shown)
+    found.gross = (shown.price,) * len(shown.exchanges)
+    return found
+
+
+def lines(view, *, with_fees=False, width=None):
+    return [line.plain for line in market_lines(view, with_fees=with_fees, width=width)]
 
 
 def test_a_size_has_its_average_slippage_worst_price_and_split(view):
@@ -90,20 +85,23 @@ def test_a_size_has_its_average_slippage_worst_price_and_split(view):
     assert sold.startswith("sell 2.5 BTC  average 100.100  slippage 0.6452 %  worst 100")
 
 
-def test_fees_are_those_of_each_exchange_and_worsen_both_sides(view):
-    bought, sold, *_ = lines(view, FEES)
-    charged = Decimal("151.5") * Decimal("0.005") + 102 * Decimal("0.001")
-    assert f"after fees {(Decimal('253.5') + charged) / Decimal('2.5'):.3f}" in bought
-    assert f"after fees {(Decimal('253.5') - charged) / Decimal('2.5'):.3f}" in sold
+def test_a_route_has_its_average_before_and_after_fees(view):
+    part = RoutePart(Decimal("2.5"), Decimal(250), Decimal("0.25"), Decimal(100))
+    route = Route(
+        "buy", "amount", Decimal(3), Decimal("2.5"), Decimal(250), Decimal("0.25"),
+        Decimal("250.25"), Decimal(100), Decimal("100.1"), Decimal("100.1"), False, Decimal("0.5"),
+        Decimal("0.02"), True, (), (), {"okx": part},
+    )  # fmt: skip
+    view.fills["buy"] = [route]
+    assert lines(view, with_fees=True)[0] == (
+        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.02  "
+        "lots leave 0.5  slippage -0.7444 %  worst 100.1  okx 2.5"
+    )
 
 
-def test_an_exchange_without_a_fee_is_named_and_not_taken_for_free(view, tmp_path):
-    file = tmp_path / "fees.toml"
-    file.write_text("okx = 0.5\n")
-    view.bids.insert(0, level("101.5", kraken="0.5", okx="9"))
-    bought, _, crossed, _ = lines(view, read_fees(file))
-    assert "after fees unknown: no fee for kraken  slippage" in bought
-    assert crossed.endswith("after fees unknown: no fee for kraken")
+def test_an_exchange_without_a_fee_is_named(view):
+    view.rejected = {"xt": "unknown_fee", "htx": "symbol_not_traded"}
+    assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  no fee: xt")
 
 
 def test_what_the_books_do_not_hold_or_state_is_reported(view):
@@ -124,12 +122,31 @@ def test_a_crossing_names_both_sides_their_ages_and_what_is_left(view):
     assert lines(view)[2] == "not crossed: okx sells 1.0 above the bid of kraken"
     view.bids.insert(0, level("101.5", kraken="0.5", okx="9"))
     # Of okx's own bid and ask nothing is said: one exchange does not cross itself.
-    assert lines(view, FEES)[2] == (
-        "crossed:  buy okx 101.0 (40 ms)  sell kraken 101.5 (2.5 s)  gap 0.5  amount 0.5  "
-        "after fees -0.05"
+    assert lines(view)[2] == (
+        "crossed:  buy okx 101.0 (40 ms)  sell kraken 101.5 (2.5 s)  gap 0.5  amount 0.5"
     )
     view.asks, view.bids = [], []
     assert lines(view)[2] == "crossed: needs two exchanges"
+
+
+def test_a_crossing_after_fees_has_its_profit_first_and_an_ended_one_is_not_shown(view):
+    assert lines(view, with_fees=True)[2] == "not crossed after fees"
+    view.asks[0] = net(view.asks[0])
+    view.bids[0] = net(view.bids[0])
+    assert lines(view, with_fees=True)[2] == (
+        "not crossed after fees: okx sells 0.5 above the bid of okx"
+    )
+    best = Crossing("okx", "kraken", *map(Decimal, ("0.5", "101", "101.5", "0.25", "0.149", "0.3")))
+    poorer = best._replace(sell="xt", profit=Decimal("0.01"))
+    view.crossings = (
+        CrossingReport("ended", "htx", "okx", 900, None, None, None),
+        CrossingReport("changed", "okx", "xt", 10, poorer, 40, 1),
+        CrossingReport("lasts", "okx", "kraken", 1_500, best, 40, 2_500),
+    )
+    assert lines(view, with_fees=True)[2] == (
+        "crossed:  after fees +0.15 (0.300 %)  buy okx 101 (40 ms)  sell kraken 101.5 (2.5 s)  "
+        "amount 0.5  for 1.5 s  1 more pairs"
+    )
 
 
 def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):
@@ -143,7 +160,7 @@ def test_no_line_is_longer_than_the_screen_and_what_is_left_out_is_counted(view,
     one = FillPart(Decimal(1), Decimal(1))
     split = {f"exchange{number}": one for number in range(30)}
     view.fills["buy"] = [fill(split=split)]
-    found = lines(view, FEES, width)
+    found = lines(view, width=width)
     assert len(found) == 4
     assert max(map(len, found)) <= width
     assert "  +" in found[0]
@@ -152,10 +169,7 @@ def test_no_line_is_longer_than_the_screen_and_what_is_left_out_is_counted(view,
 def test_fees_are_read_exactly_and_a_bad_file_is_one_sentence(tmp_path):
     file = tmp_path / "fees.toml"
     file.write_text("others = 0.1\nokx = 0.08\nkraken = -0.01\n")
-    fees = read_fees(file)
-    assert [fees.charged([(name, Decimal(1_000))]) for name in ("okx", "kraken", "xt")] == [
-        Decimal("0.8"), Decimal("-0.1"), Decimal(1),
-    ]  # fmt: skip
+    assert read_fees(file) == {"*": "0.1", "okx": "0.08", "kraken": "-0.01"}
     for text, words in (
         ("okx", "is not TOML"),
         ('okx = "cheap"', "okx must be a fee in percent"),
@@ -198,12 +212,14 @@ def test_the_picture_of_the_ladder(tmp_path):
         asks=asks,
         market_stats={"mid_price": Decimal("64250.35"), "spread": "-0.1", "crossed": True},
         ages={name: 12 * (at + 1) for at, name in enumerate(names)},
-        fills={"buy": [walked(asks, "2.5")], "sell": [walked(bids, "2.5")]},
         timestamp="2026-11-20T10:11:12.345678Z",
         update_number=1_207,
     )
+    fees = {"okx": "0.08", "kraken": "0.25", "*": "0.1"}
+    for direction in ("buy", "sell"):
+        view.fills[direction] = [view.route(direction, amount="2.5", fees=fees)]
     console = Console(record=True, width=104, file=StringIO(), force_terminal=True)
-    shown = [*Ladder(104).lines(view, 8), *market_lines(view, FEES, 104)]
+    shown = [*Ladder(104).lines(view, 8), *market_lines(view, with_fees=True, width=104)]
     console.print(joined(shown), soft_wrap=True, highlight=False)
     title = "onebook watch BTC/USDT --amount 2.5 --fees fees.toml"
     picture = console.export_svg(title=title, unique_id="watch")

@@ -269,14 +269,12 @@ def test_watch_subscribes_as_asked_and_ends_after_so_many_updates():
     assert "100" in answer.output
 
 
-def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder(tmp_path):
-    fees = tmp_path / "fees.toml"
-    fees.write_text("others = 0.1")
+def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder():
     part = {"exchange": "okx", "amount": 2, "notional": 200}
     filled = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 100}
     filled |= {"levels": 1, "complete": True, "uncovered": [], "split": [part]}
     data = UPDATE["data"] | {"fill": {"buy": [filled], "sell": [filled]}}
-    words = ["--updates", "1", "--amount", "2", "--notional", "10", "--fees", str(fees)]
+    words = ["--updates", "1", "--amount", "2", "--notional", "10"]
     with Scripted(UPDATE | {"data": data}) as server:
         answer = server.watch(*words)
         status, text = in_terminal(server.words(*words), columns=80, rows=24)
@@ -284,7 +282,7 @@ def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder(tmp_path):
     assert server.heard[1]["fill"] == {"amounts": ["2"], "notionals": ["10"]}
     assert server.heard[1]["depth"] == rows(24 - 6)
     for shown in (answer.stdout, text):
-        assert "buy  2 BTC  average 100.00  after fees 100.10" in shown
+        assert "buy  2 BTC  average 100.00" in shown
         assert "oldest data:  okx 5 ms" in shown
 
 
@@ -297,12 +295,14 @@ def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
     route |= {"complete": True, "oldest_ms": 3, "unknown_rules": [], "uncovered": []}
     data = UPDATE["data"] | {"fill": {"buy": [route | {"split": [part]}], "sell": []}}
     data["fill"]["sell"] = data["fill"]["buy"]
+    data["crossings"] = []
     words = ["--updates", "1", "--amount", "2", "--net", "--fees", str(fees)]
     with Scripted(UPDATE | {"data": data}) as server:
         answer = server.watch(*words)
     assert answer.exit_code == 0, answer.output
     assert server.heard[1]["fees"] == {"okx": "-0.02", "*": "0.1"}
-    assert server.heard[1]["net"] is True
+    assert (server.heard[1]["net"], server.heard[1]["crossings"]) == (True, "0")
+    assert "not crossed after fees" in answer.stdout
     assert "average 100.00  after fees 101.00  lots cost 1" in answer.stdout
 
 
@@ -387,7 +387,8 @@ def test_a_refused_symbol_comes_with_those_that_it_resembles():
 
 
 def test_the_fees_of_the_key_are_those_of_the_service():
-    with Scripted(UPDATE) as server:
+    data = UPDATE["data"] | {"crossings": []}
+    with Scripted(UPDATE | {"data": data}) as server:
         answer = server.watch("--updates", "1", "--net", "--fees", "key")
     assert answer.exit_code == 0, answer.output
     assert (server.heard[1]["fees"], server.heard[1]["net"]) == ("key", True)

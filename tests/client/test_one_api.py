@@ -16,8 +16,11 @@ import onebook
 from client.place import NAMES, place
 from library.place import SYMBOL, truth
 from onebook import exchanges
-from onebook.client import AsyncOnebook, Onebook, OrderBookState, Refused, Unavailable
+from onebook.client import AsyncOnebook, BookView, Onebook, OrderBookState, Refused, Unavailable
+from onebook.client.books import is_settled
+from onebook.fees import fee_table, fees_of
 from onebook.library import BookClosed, Health, NoLiveBook, UnknownExchange, UnknownSymbol
+from onebook.routes import Rules
 from steady import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +107,129 @@ async def test_one_strategy_has_equal_results_on_both(rig, sources):
             assert len(our_cost.split) == 2
             # Far more than the levels hold: the exchanges with a horizon may have more.
             assert ours.fill("sell", notional=10**12) == theirs.fill("sell", notional=10**12)
+
+
+FEES = {"*": "0.1", "kraken": "0.26"}
+
+
+async def test_a_net_book_its_crossings_and_unknown_fees_are_equal_on_both(rig, sources):
+    alone = {"kraken": "-1"}  # a rebate beyond the spread: kraken crosses itself
+    for fees, chosen in (
+        (FEES, {"net": True}),
+        (FEES, {"net": True, "group": "25"}),
+        (FEES, {"split": True}),
+        (alone, {"net": True, "crossings": "0"}),
+        (alone, {"split": True, "crossings": "0.5", "on": "crossing"}),
+    ):
+        options = {"exchanges": ORDERED, "depth": DEPTH, "fees": fees, **chosen}
+        found = []
+        for source in sources:
+            extra = {} if source is onebook else {"ages": True, "coverage": True}
+            async with source.order_book(SYMBOL, **options, **extra) as book:
+                named = set(ORDERED) if "*" in fees else {"kraken"}
+                await settled(
+                    book,
+                    lambda book=book, named=named: set(book.snapshot().stale).isdisjoint(named),
+                )
+                update = await anext(aiter(book))
+                assert {*update.stale} == {*ORDERED} - named
+                for name in update.stale:
+                    assert update.exchanges[name].reason == "unknown_fee"
+                crossed = [
+                    (each.buy, each.sell, each.crossing, each.buy_age_ms >= 0)
+                    for each in update.crossings
+                ]
+                assert bool(crossed) == ("crossings" in chosen)
+                levels = (*update.bids, *update.asks)
+                gross = [getattr(level, "gross", None) for level in levels]
+                found.append((seen(update), gross, crossed))
+        assert found[0] == found[1]
+        assert any(gross for gross in found[0][1]) == ("net" in chosen and "group" not in chosen)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"amount": "2.5"},
+        {"amount": "2.5", "max_exchanges": 1},
+        {"notional": 20_000, "exclude": ["okx"]},
+        {"amount": "3", "limit": "1"},
+        {"amount": "1.0005", "rules": {"kraken": Rules(Decimal("0.25")), "okx": Rules(Decimal(1))}},
+    ],
+)
+async def test_a_route_is_equal_on_both_and_in_the_blocking_form(rig, sources, chosen):
+    found = []
+    for source in sources:
+        options = {"exchanges": ORDERED, "depth": 500, "split": True}
+        async with source.order_book(SYMBOL, **options, coverage=True) as book:
+            await settled(book, lambda book=book: not book.snapshot().stale)
+            for direction in ("buy", "sell"):
+                route = book.route(direction, fees=FEES, **chosen)
+                assert route == book.snapshot().route(direction, fees=FEES, **chosen)
+                found.append(route)
+
+    def blocking():
+        with (
+            Onebook(rig.url, rig.key) as client,
+            client.order_book(SYMBOL, **options, coverage=True) as book,
+        ):
+            for _ in book:
+                if not book.snapshot().stale:
+                    break
+            return [book.route(each, fees=FEES, **chosen) for each in ("buy", "sell")]
+
+    found += await asyncio.to_thread(blocking)
+    assert found[:2] == found[2:4] == found[4:]
+    assert found[0].complete == (not {"limit", "rules"} & {*chosen})
+
+
+async def test_a_route_that_unsubscribed_levels_may_change_is_refused(rig, sources):
+    _, client = sources
+    options = {"exchanges": ORDERED, "split": True, "coverage": True}
+    async with client.order_book(SYMBOL, depth=1, **options) as book:
+        await settled(book, lambda: not book.snapshot().stale)
+        best = book.snapshot().asks[0]
+        assert book.route("buy", amount=best.amount / 2, fees={"*": "0"}).complete
+        refused = [
+            {"amount": 10**6, "fees": FEES},  # too few levels
+            {"amount": best.amount, "fees": {best.exchanges[0]: "10", "*": "0"}},
+        ]
+        for each in refused:
+            with pytest.raises(ValueError, match="do not settle this route"):
+                book.route("buy", **each)
+        limit = best.price - 1  # all levels within it are subscribed
+        assert not book.route("buy", amount=10**6, fees=FEES, limit=limit).complete
+    async with client.order_book(SYMBOL, group="50", **options) as book:
+        with pytest.raises(ValueError, match="without group"):
+            book.route("buy", amount=1, fees=FEES)
+
+
+@pytest.mark.parametrize(
+    ("fees", "chosen", "settled"),
+    [
+        ({"*": "0"}, {"amount": 2}, True),
+        ({"*": "0"}, {"amount": 5}, False),  # more than these levels hold
+        ({"okx": "1", "*": "0"}, {"amount": 2}, True),  # kraken, and then nothing is below 101
+        ({"kraken": "1", "*": "0"}, {"amount": 4}, False),  # okx may have more below 102.01
+        ({"*": "0"}, {"amount": 2, "max_exchanges": 1}, False),  # okx may have more at 101
+        ({"*": "0"}, {"amount": "0.5", "max_exchanges": 1}, True),
+        ({"*": "0"}, {"amount": 5, "limit": 100}, True),
+        ({"kraken": "0"}, {"amount": "2.5", "rules": {"kraken": Rules(Decimal(1))}}, False),
+        ({"kraken": "0"}, {"amount": "1.5", "rules": {"kraken": Rules(Decimal(1))}}, True),
+    ],
+)
+def test_levels_settle_a_route_that_no_further_level_can_improve(fees, chosen, settled):
+    view = BookView("BTC/USDT")
+    parts = [[100, 1, [["okx", 1]]], [101, 3, [["kraken", 3]]]]
+    stats = {"bids": [], "asks": parts, "market_stats": {}, "stale_exchanges": []}
+    view.apply(
+        {"type": "aggregated_orderbook_update", "data": stats, "timestamp": "", "update_number": 1}
+    )
+    route = view.route("buy", fees=fees, **chosen)
+    known = fees_of(fee_table(fees), ("okx", "kraken")).known
+    assert (
+        is_settled(route, view.asks, known, chosen.get("limit"), chosen.get("rules", {})) == settled
+    )
 
 
 async def test_each_exchange_may_have_a_book_of_its_own_on_both(rig, sources):

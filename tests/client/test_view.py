@@ -106,7 +106,6 @@ def test_fills_are_exact_and_those_of_the_last_message():
     (found,) = view.fills["sell"]
     assert (found.direction, found.average, found.size) == ("sell", Decimal("100.5"), Decimal(1))
     assert found.split == {"okx": (Decimal(1), Decimal("100.5"))}
-    assert found.after_fees({"okx": Decimal(1)}) == Decimal("99.495")
     view.lose(BookProblem("connection_lost", "It was lost."))
     assert view.fills == {}
 

@@ -101,7 +101,7 @@ async def test_it_authenticates_subscribes_and_yields_views():
         {"type": "authenticate", "api_key": "the key"},
         {
             "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
-            "exchanges": "all", "depth": 5,
+            "encoding": "protobuf", "exchanges": "all", "depth": 5,
         },
     ]  # fmt: skip
 

@@ -95,8 +95,8 @@ def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch
     assert " okx," not in unknown, "what has a connector cannot come through ccxt"
     (native,) = said("gateio")
     assert native == (
-        "Command line: feeds.ccxt.exchanges: 'gateio' has a connector of Onebook (gate), which is "
-        "used instead; remove it."
+        "Command line: feeds.ccxt.exchanges: 'gateio' has a native connector (gate); remove it "
+        "from this list."
     )
     (deaf,) = said("mudrex")
     assert "(watchOrderBook)" in deaf

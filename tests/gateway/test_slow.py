@@ -182,7 +182,7 @@ async def test_each_view_of_a_client_that_was_behind_gets_the_newest_book(slow):
     await slow.fall_asleep()
     newest = await slow.update()
     missed = slow.node.gateway.fanout.missed(slow.connection.output)
-    assert {view for _, view in missed} == {None, "b"}
+    assert {form.view for _, form in missed} == {None, "b"}
     slow.sleeper.socket.transport.resume_reading()
     last = {}
     while set(last.values()) != {newest["update_number"]} or len(last) < 2:

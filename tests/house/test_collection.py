@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from families import LONG
+
 ROOT = Path(__file__).parents[2]
 COLLECT = ("-m", "pytest", "-n0", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib")
 
@@ -27,3 +29,10 @@ def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest
     ).stdout
     here = [item.nodeid for item in request.session.items]
     assert [line for line in output.splitlines() if "::" in line] == here
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_begins_first_is_there(name: str) -> None:
+    """A test that was renamed would begin last again, unnoticed."""
+    file, _, test = name.partition("::")
+    assert f"def {test}" in (ROOT / file).read_text()

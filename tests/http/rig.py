@@ -36,8 +36,10 @@ async def application(scope, receive, send):
                 break
         body = str(size).encode()
     headers = [(b"content-length", str(len(body)).encode())]
-    if scope["path"] == "/never":
-        await asyncio.Event().wait()
+    if scope["path"] == "/never":  # while there is a client: the end of a server waits for it
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
     if scope["path"] == "/early":  # the body is still on its way
         body = b"early"
         headers = [(b"content-length", b"5")]

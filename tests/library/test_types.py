@@ -11,7 +11,7 @@ from decimal import Decimal
 import onebook
 from onebook import BookUpdate
 from onebook.client import AsyncOnebook, Onebook, watch
-from onebook.library import BookLevel, ExchangeSettings, FeedSettings, Fill
+from onebook.library import BookLevel, ExchangeSettings, FeedSettings, Fill, Route
 from onebook.library import NoLiveBook, StreamSettings
 
 feeds = FeedSettings(linger_s=60.0, overrides={"okx": ExchangeSettings(channel="books")})
@@ -33,7 +33,8 @@ def on_update(update: BookUpdate) -> None:
 async def main() -> None:
     async with onebook.order_book("BTC/USDT", feeds=feeds, streams=streams) as book:
         fill: Fill = book.fill("buy", amount="2.5")
-        print(fill.after_fees({"okx": Decimal("0.1")}, others=Decimal("0.2")))
+        route: Route = book.route("buy", amount="2.5", fees={"okx": "0.1", "*": "0.2"})
+        print(fill.average, route.net_average, route.split)
         async for update in book:
             on_update(update)
         await book.run(on_update)

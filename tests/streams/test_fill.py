@@ -122,24 +122,6 @@ def test_a_level_that_is_partly_needed_is_taken_from_the_largest_first():
     assert {name: part.amount for name, part in found[0].split.items()} == {"okx": 2, "xt": 1}
 
 
-def test_fees_are_those_of_each_exchange_and_worsen_both_directions():
-    rows = {"okx": [("100", "1")], "kraken": [("100", "3")]}
-    levels = merged(default, (rows, rows))
-    fees = {"okx": Decimal("0.5")}
-    for direction, sign in (("buy", 1), ("sell", -1)):
-        (found,) = fills(levels, direction, fill_sizes(["4"], []), NAMES, [])
-        expected = 100 + sign * (Decimal("0.5") + 3 * Decimal("0.1")) / 4
-        assert found.after_fees(fees, Decimal("0.1")) == expected
-        assert found.after_fees({**fees, "kraken": Decimal("0.1")}) == expected
-        assert found.after_fees({}, Decimal(0)) == found.average
-        with pytest.raises(ValueError, match="No fee for kraken: name each"):
-            found.after_fees(fees)
-        with pytest.raises(ValueError, match="for kraken, okx"):
-            found.after_fees({})
-    (nothing,) = fills(merged(default, ({}, {})), "buy", fill_sizes(["4"], []), NAMES, [])
-    assert nothing.after_fees(fees) is None
-
-
 @pytest.mark.parametrize(
     ("amounts", "notionals", "words"),
     [

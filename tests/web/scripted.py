@@ -24,6 +24,7 @@ from onebook.clock import ManualClock
 from onebook.config import ApiSettings
 from onebook.core.types import CHECKSUM_LEVELS
 from onebook.gateway import codes, messages
+from onebook.http import EmbeddedServer
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -405,16 +406,15 @@ async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
     config = uvicorn.Config(
         app, port=port, log_level="warning", ws="websockets-sansio", lifespan="off"
     )
-    server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None
-    task = asyncio.create_task(server._serve())
+    server = EmbeddedServer(config)
+    task = asyncio.create_task(server.serve())
     try:
         while not server.started:
             await asyncio.sleep(0.01)
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
-        server.should_exit = True
         server.force_exit = True
+        server.end()
         await task
         # A connection whose peer does not read would outlive the loop of the test.
         for connection in [*server.server_state.connections]:

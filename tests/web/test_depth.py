@@ -68,7 +68,7 @@ async def test_a_range_is_a_second_view_of_the_symbol_once_a_second(
         await page.until(DRAWN)
     assert (market.viewed[1]["view"], market.viewed[1]["group"]) == (first["view"], "0.5")
     assert "range=0.1" in await page.run("location.hash")
-    await page.until(f"/^Known as far as|^$/.test({SAID})")
+    await page.until(f"/^Known up to|^$/.test({SAID})")
     assert len(subscribed(market)) == 1
     assert page.complaints == []
 
@@ -178,7 +178,7 @@ async def test_the_chart_says_how_many_books_are_known_as_far_as_it_shows(
     await page.open("about:blank")
     await resize(page, 1366, 768, mobile=False)
     await page.go(f"{address}/#key={GOOD_KEY}&range=0.5")
-    known = "Known as far as −0.5 %: 1 of 3 books; +0.5 %: 3 of 3 books."
+    known = "Known up to −0.5 %: 1 of 3 books; +0.5 %: 3 of 3 books."
     await page.until(f"{SAID} === '{known}'")
     await page.run("document.querySelector('.range input[value=\"5\"]').click()")
-    await page.until(f"{SAID} === 'Known as far as −5 %: 1 of 3 books; +5 %: 2 of 3 books.'")
+    await page.until(f"{SAID} === 'Known up to −5 %: 1 of 3 books; +5 %: 2 of 3 books.'")

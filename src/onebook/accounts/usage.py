@@ -430,7 +430,7 @@ class Meter:
         store: The store of the usage.
         clock: Wall time for periods, monotonic time for the age of the last flush.
         allowance_bytes: The allowance of a key per period.
-        file: Keeps usage while the store is unavailable; None loses it at a crash.
+        file: Keeps usage while the store is unavailable; without it, a crash then loses usage.
     """
 
     def __init__(

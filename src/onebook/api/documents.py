@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from msgspec import Raw, Struct
 
 from onebook import __version__
 from onebook.api.bodies import CODES
 from onebook.api.services import MessageDescription, Services, WebSocketFacts
 from onebook.api.status import base_url, websocket_url
+from onebook.updates import SCHEMA, SCHEMA_FILE
 
 SUMMARY = "One live order book across exchanges, one ledger across accounts."
 DESCRIPTION = """\
@@ -85,6 +86,10 @@ def describe(app: FastAPI, services: Services) -> None:
     async def openapi_document(request: Request) -> JSONResponse:
         servers = [{"url": base_url(request, services)}]
         return JSONResponse(openapi() | {"servers": servers})
+
+    @app.get(f"/{SCHEMA}", include_in_schema=False)
+    async def schema() -> FileResponse:
+        return FileResponse(SCHEMA_FILE, media_type="text/plain; charset=utf-8")
 
     @app.get("/asyncapi.json", include_in_schema=False)
     async def asyncapi(request: Request) -> JSONResponse:

@@ -338,7 +338,7 @@ def index() -> str:
     parts = [
         NOTE,
         "# Exchanges and how well each is proven",
-        "An exchange has a level if all rules of that level and of the levels below it hold. "
+        "An exchange reaches a level if it meets all rules of that level and of the levels below. "
         "The rules are defined in `onebook/exchanges/kit/quality.toml`; their results are taken "
         "from the tests, so a level cannot merely be claimed. `onebook exchanges show NAME` "
         "prints the same.",
@@ -353,7 +353,7 @@ def index() -> str:
         "books nothing needs to be detected."
     )
     parts.append(
-        "`oldest fact` is the date on which the least recently confirmed fact was confirmed; "
+        "`oldest fact` is the oldest confirmation date among its facts; "
         f"facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of "
         "each exchange."
     )

@@ -7,16 +7,16 @@ of data, one line each, so that the ladder does not move; parts that do not fit 
 of shown.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rich.text import Text
 
 from onebook.client import BookLevel, BookView, Fill
+from onebook.fees import FEE_MAX, OTHERS, fee_text
 from onebook.files import read_toml
 from onebook.orderbook import NetLevel
 from onebook.routes import Route
@@ -27,10 +27,9 @@ BAR_CELLS: Final = 18
 BAR_CELLS_MIN: Final = 6
 SOME_CELLS_MIN: Final = 9  # least attribution: its header
 LINES_BESIDE: Final = 5  # lines without levels: title, not live, header, middle, cursor
-OTHERS: Final = "others"
 AVERAGE_DECIMALS: Final = 2  # extra decimals of an average, compared with the book's prices
 PERCENT: Final = Decimal(100)
-FEE_MAX: Final = Decimal(10)
+DIGITS_MAX: Final = 20  # of a fee in a file, before or after the point
 
 
 def rows(height: int) -> int:
@@ -231,29 +230,6 @@ def joined(lines: Sequence[Text]) -> Text:
     return text
 
 
-class FeeTable(NamedTuple):
-    """Taker fees in percent by exchange, and for all others (None: unknown)."""
-
-    own: Mapping[str, Decimal]
-    others: Decimal | None
-
-    def texts(self) -> dict[str, str]:
-        """Return the table as the option `fees` of a view."""
-        others = {} if self.others is None else {"*": f"{self.others:f}"}
-        return {name: f"{fee:f}" for name, fee in self.own.items()} | others
-
-    def charged(self, notionals: Iterable[tuple[str, Decimal]]) -> Decimal | str:
-        """Return the total fee of these notionals, or the exchanges whose fee is unknown."""
-        charged, unknown = Decimal(0), []
-        for exchange, notional in notionals:
-            percent = self.own.get(exchange, self.others)
-            if percent is None:
-                unknown.append(exchange)
-            else:
-                charged += notional * percent / PERCENT
-        return ", ".join(unknown) or charged
-
-
 class Quote(NamedTuple):
     """Best price of one exchange on a side."""
 
@@ -262,10 +238,13 @@ class Quote(NamedTuple):
     amount: Decimal
 
 
-def read_fees(path: Path) -> FeeTable:
+def read_fees(path: Path) -> dict[str, str]:
     """Read a TOML file of fees in percent, such as `okx = 0.08`; `others` is for the rest.
 
     Without `others`, the fee of an exchange that is not listed is unknown.
+
+    Returns:
+        The option `fees` of a view.
 
     Raises:
         ValueError: The file is unreadable or not a fee table.
@@ -278,15 +257,24 @@ def read_fees(path: Path) -> FeeTable:
         raise ValueError(f"{path} is not TOML: {error}.") from None
     fees = {}
     for name, fee in table.items():
-        number = Decimal(fee) if type(fee) in (int, Decimal) else Decimal("NaN")
-        if not number.is_finite() or abs(number) > FEE_MAX:
-            raise ValueError(f"{path}: {name} must be a fee in percent, at most {FEE_MAX}.")
-        fees[name] = number
-    return FeeTable(fees, fees.pop(OTHERS, None))
+        plain = type(fee) is int or (isinstance(fee, Decimal) and abs(fee.adjusted()) < DIGITS_MAX)
+        try:
+            fees[OTHERS if name == "others" else name] = fee_text(f"{fee:f}" if plain else "")
+        except ValueError:
+            raise ValueError(
+                f"{path}: {name} must be a fee in percent, at most {FEE_MAX}."
+            ) from None
+    return fees
 
 
-def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> list[Text]:
-    """Lines for the cost of each size, crossed markets and the oldest data."""
+def market_lines(view: BookView, *, with_fees: bool, width: int | None) -> list[Text]:
+    """Lines for the cost of each size, crossed markets and the oldest data.
+
+    Args:
+        view: A view with `split` and `ages`, and with `crossings` if it has fees.
+        with_fees: Whether it has the option `fees`.
+        width: Cells of the terminal; None: any.
+    """
     if not view.live:
         return []
     decimals = max(
@@ -294,18 +282,18 @@ def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> li
     )
     pairs = zip(view.fills.get("buy", ()), view.fills.get("sell", ()), strict=True)
     fills = [
-        _fill(view, side, fill, fees, decimals, width)
+        _fill(view, side, fill, decimals, width)
         for pair in pairs
         for side, fill in zip(("buy", "sell"), pair, strict=True)
     ]
-    return [*fills, _crossed(view, fees, width), _ages(view, width)]
+    crossed = _crossings(view, decimals, width) if with_fees else _crossed(view, width)
+    return [*fills, crossed, _ages(view, width)]
 
 
 def _fill(
     view: BookView,
     side: str,
     fill: Fill | Route,
-    fees: FeeTable | None,
     decimals: int,
     width: int | None,
 ) -> Text:
@@ -328,13 +316,6 @@ def _fill(
             parts.append(f"lots cost {fill.extra.normalize():f}")
         if fill.unplaced:
             parts.append(f"lots leave {text_of(fill.unplaced)}")
-    elif fees is not None:
-        charged = fees.charged((name, part.notional) for name, part in fill.split.items())
-        if isinstance(charged, str):
-            parts.append(f"after fees unknown: no fee for {charged}")
-        else:
-            net = (notional + sign * charged) / amount
-            parts.append(f"after fees {net.quantize(unit_price):f}")
     mid = view.market_stats.get("mid_price")
     if mid:
         slip = sign * (fill.average - mid) / mid * PERCENT
@@ -347,7 +328,34 @@ def _fill(
     return Text(line, style="" if fill.complete else "yellow")
 
 
-def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
+def _crossings(view: BookView, decimals: int, width: int | None) -> Text:
+    """The most profitable crossing after fees; without one, how far the best prices are apart."""
+    found = [each for each in view.crossings if each.crossing is not None]
+    if not found:
+        bid, ask = view.best_bid, view.best_ask
+        line = "not crossed after fees"
+        if bid is not None and isinstance(ask, NetLevel) and isinstance(bid, NetLevel):
+            line += (
+                f": {ask.exchanges[0]} sells {_rounded(ask.price - bid.price, decimals)} "
+                f"above the bid of {bid.exchanges[0]}"
+            )
+        return Text(_fitted(line, [], width), style="dim")
+    first = max(found, key=lambda each: each.crossing.profit if each.crossing else 0)
+    best = first.crossing
+    assert best is not None  # those that ended are left out
+    parts = [
+        f"after fees {best.profit:+.2f} ({best.percent:.3f} %)",
+        f"buy {first.buy} {best.buy_limit:f} ({age_text(first.buy_age_ms or 0)})",
+        f"sell {first.sell} {best.sell_limit:f} ({age_text(first.sell_age_ms or 0)})",
+        f"amount {text_of(best.amount)}",
+        f"for {age_text(first.lasted_ms)}",
+    ]
+    if len(found) > 1:
+        parts.append(f"{len(found) - 1} more pairs")
+    return Text(_fitted("crossed:", parts, width), style="yellow")
+
+
+def _crossed(view: BookView, width: int | None) -> Text:
     """The pair of exchanges with the widest gap; if no market is crossed, the closest pair."""
     pairs = [
         (sell.price - buy.price, buy, sell)
@@ -362,37 +370,34 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
         line = f"not crossed: {buy.exchange} sells {-gap:f} above the bid of {sell.exchange}"
         return Text(_fitted(line, [], width), style="dim")
     many = sum(each >= 0 for each, _, _ in pairs)
-    amount = min(buy.amount, sell.amount)
     parts = [
         f"buy {buy.exchange} {buy.price:f} ({_age(view, buy.exchange)})",
         f"sell {sell.exchange} {sell.price:f} ({_age(view, sell.exchange)})",
         f"gap {gap:f}",
-        f"amount {text_of(amount)}",
+        f"amount {text_of(min(buy.amount, sell.amount))}",
     ]
-    if fees is not None:
-        charged = fees.charged((each.exchange, each.price) for each in (buy, sell))
-        if isinstance(charged, str):
-            parts.append(f"after fees unknown: no fee for {charged}")
-        else:
-            parts.append(f"after fees {amount * (gap - charged):+.2f}")
     if many > 1:
         parts.append(f"{many - 1} more pairs")
     return Text(_fitted("crossed:", parts, width), style="yellow")
 
 
 def _quotes(levels: Iterable[BookLevel]) -> list[Quote]:
-    """The best quote of each exchange among the shown levels, before fees."""
+    """The best quote of each exchange among the shown levels."""
     best: dict[str, Quote] = {}
     for level in levels:
-        gross = level.gross if isinstance(level, NetLevel) else repeat(level.price)
-        for exchange, amount, price in zip(level.exchanges, level.amounts, gross, strict=False):
-            best.setdefault(exchange, Quote(exchange, price, amount))
+        for exchange, amount in zip(level.exchanges, level.amounts, strict=True):
+            best.setdefault(exchange, Quote(exchange, level.price, amount))
     return list(best.values())
+
+
+def _rounded(number: Decimal, decimals: int) -> str:
+    return f"{number.quantize(Decimal(1).scaleb(-decimals)):f}"
 
 
 def _ages(view: BookView, width: int | None) -> Text:
     oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
     parts = [f"{name} {_age(view, name)}" for name in oldest]
+    parts += [f"no fee: {name}" for name, why in view.rejected.items() if why == "unknown_fee"]
     return Text(_fitted("oldest data:" if parts else "no data", parts, width), style="dim")
 
 

@@ -76,8 +76,8 @@ TimeZone = Annotated[
     str,
     typer.Option(
         help=(
-            "Time zone of days, of the year, and of times without an offset, such as Europe/Berlin "
-            "or +01:00."
+            "Time zone for days, years, and times without an offset, such as Europe/Berlin or "
+            "+01:00."
         )
     ),
 ]

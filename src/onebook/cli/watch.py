@@ -15,7 +15,6 @@ from rich.text import Text
 from onebook.cli.common import console, errors, fail, reported, run
 from onebook.cli.ladder import (
     LINES_BESIDE,
-    FeeTable,
     Ladder,
     joined,
     market_lines,
@@ -63,15 +62,13 @@ def watch_command(
     fees: Annotated[
         str,
         typer.Option(
-            help="TOML file of taker fees in percent: okx = 0.08, others = 0.1; or `key`, for the "
-            "table of the API key."
+            help="Route the sizes and report crossings by prices after fees: a TOML file of taker "
+            "fees in percent (okx = 0.08, others = 0.1), or `key`, for the table of the API key."
         ),
     ] = "",
     net: Annotated[
         bool,
-        typer.Option(
-            "--net", help="Order the book by prices after --fees, and route the sizes by them."
-        ),
+        typer.Option("--net", help="Order the book by prices after --fees."),
     ] = False,
     url: Annotated[
         str, typer.Option(help="URL of the service or of its WebSocket.")
@@ -94,18 +91,21 @@ def watch_command(
     if any(sizes.values()):
         options["fill"] = sizes
     try:
-        table = None if fees in ("", KEY_TABLE) else read_fees(Path(fees))
+        table = KEY_TABLE if fees == KEY_TABLE else read_fees(Path(fees)) if fees else None
     except ValueError as error:
         fail(str(error))
     if net and not fees:
         fail("--net needs --fees.")
-    if fees == KEY_TABLE:
-        options |= {"net": net, "fees": KEY_TABLE}
-    elif net and table is not None:
-        options |= {"net": True, "fees": table.texts()}
+    if table is not None:
+        options |= {"net": net, "fees": table, "crossings": "0"}
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
-    shown = _Screen(url, depth, table, below) if console.is_terminal else _Lines(depth, table)
+    with_fees = table is not None
+    shown = (
+        _Screen(url, depth, below, with_fees=with_fees)
+        if console.is_terminal
+        else _Lines(depth, with_fees=with_fees)
+    )
     logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # shown here instead
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
@@ -117,10 +117,8 @@ def watch_command(
 class _Screen:
     """A ladder that fills the terminal and adapts to its size."""
 
-    def __init__(
-        self, url: str, depth: int | None, fees: FeeTable | None, lines_below: int
-    ) -> None:
-        self._fees = fees
+    def __init__(self, url: str, depth: int | None, lines_below: int, *, with_fees: bool) -> None:
+        self._with_fees = with_fees
         self._lines_below = lines_below
         self._depth_max = depth or DEPTH_MAX
         self._ladder = Ladder(console.width)
@@ -150,7 +148,8 @@ class _Screen:
     def show(self, view: BookView) -> None:
         if self._ladder.width != console.width:
             self._ladder = Ladder(console.width)
-        below = market_lines(view, self._fees, console.width)[: self._room_below]
+        lines = market_lines(view, with_fees=self._with_fees, width=console.width)
+        below = lines[: self._room_below]
         self._last = joined([*self._ladder.lines(view, self.depth), *below])
         self._live.update(self._last)
 
@@ -158,8 +157,8 @@ class _Screen:
 class _Lines:
     """Prints one block of text per update, and problems to standard error."""
 
-    def __init__(self, depth: int | None, fees: FeeTable | None) -> None:
-        self._fees = fees
+    def __init__(self, depth: int | None, *, with_fees: bool) -> None:
+        self._with_fees = with_fees
         self.depth = depth or PIPE_DEPTH
         self._ladder = Ladder(None)
 
@@ -171,7 +170,7 @@ class _Lines:
 
     def show(self, view: BookView) -> None:
         if view.live:
-            below = market_lines(view, self._fees, None)
+            below = market_lines(view, with_fees=self._with_fees, width=None)
             _print(console, joined([*self._ladder.lines(view, self.depth), *below, Text()]))
         else:
             _print(errors, Text(f"{view.symbol} is not live: {problem_text(view)}"))

@@ -30,8 +30,10 @@ from onebook.orderbook import (
     ExchangeTimes,
     Horizon,
     MissingPackage,
+    NetLevel,
     OrderBookState,
 )
+from onebook.routes import Route, RoutePart, Rules
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
@@ -70,9 +72,13 @@ __all__ = [
     "KeyUsage",
     "LiveTransaction",
     "MissingPackage",
+    "NetLevel",
     "Onebook",
     "OrderBookState",
     "Refused",
+    "Route",
+    "RoutePart",
+    "Rules",
     "ServiceBook",
     "ServiceError",
     "SubscribeOptions",

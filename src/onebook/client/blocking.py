@@ -57,7 +57,7 @@ class Onebook:
         silence_max_s: float = SILENCE_MAX_S,
         **options: Unpack[SubscribeOptions],
     ) -> BlockingIterator[BookView]:
-        """Yield the newest view of each symbol, across reconnects, until it is closed."""
+        """Iterate over the newest view of each symbol, across reconnects, until closed."""
         return BlockingIterator(
             self._thread,
             self._client.watch(
@@ -164,7 +164,7 @@ class Onebook:
         partial_allowed: bool = False,
         **options: Any,
     ) -> BlockingIterator[dict[str, Any]]:
-        """Yield all records of an exchange account, newest first."""
+        """Iterate over the records of an exchange account, newest first."""
         return BlockingIterator(
             self._thread,
             self._client.transactions(
@@ -188,7 +188,7 @@ class Onebook:
         page_records: int = PAGE_RECORDS,
         **options: Any,
     ) -> BlockingIterator[TransactionPage]:
-        """Yield transactions page by page, with coverage and errors."""
+        """Iterate over transactions page by page, with coverage and errors."""
         return BlockingIterator(
             self._thread,
             self._client.transaction_pages(
@@ -206,7 +206,7 @@ class Onebook:
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
     ) -> BlockingIterator[LiveTransaction]:
-        """Yield new and changed records as they happen; see `AsyncOnebook`."""
+        """Iterate over new and changed records as they happen; see `AsyncOnebook`."""
         return BlockingIterator(
             self._thread,
             self._client.follow_transactions(

@@ -1,7 +1,7 @@
 """Order books of a service as asynchronous context managers, with the methods of the library's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, Self, Unpack
 
@@ -15,8 +15,18 @@ from onebook.client.options import (
     named_exchanges,
 )
 from onebook.client.view import BookView
-from onebook.fill import Direction, Fill
-from onebook.orderbook import ALL, Names, require_plain, sampled, symbols_of
+from onebook.fees import fee_factors, fee_table, fees_of
+from onebook.fill import BUY, Direction, Fill
+from onebook.orderbook import (
+    ALL,
+    EXACT,
+    BookLevel,
+    Names,
+    require_plain,
+    sampled,
+    symbols_of,
+)
+from onebook.routes import UNKNOWN, Route, Rules
 
 TIMEOUT_S: Final = 30.0
 DEPTH: Final = 20  # of a subscription that sets none
@@ -201,3 +211,87 @@ class ServiceBook(BookSession):
                 f"larger depth, at most {LEVELS_MAX}."
             )
         return found
+
+    def route(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+        fees: Mapping[str, str],
+        limit: Decimal | str | int | None = None,
+        exclude: Iterable[str] = (),
+        max_exchanges: int | None = None,
+        rules: Mapping[str, Rules] | None = None,
+    ) -> Route:
+        """Return the best split of an order after fees now, over the best 500 levels.
+
+        The levels are those of the subscription, which needs `split`, no `group`, no `net`, and
+        enough `depth` for the size. See `OrderBookState.route`.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: What is paid or received after fees, instead of `amount`.
+            fees: Taker fees in percent as text, by exchange; "*" for all others.
+            limit: The worst price, before fees, that any order may take.
+            exclude: Exchanges that take no part.
+            max_exchanges: The most exchanges of the split.
+            rules: Lots and minimums by exchange; those not given are unknown.
+
+        Raises:
+            ValueError: A size, a fee or the limit is invalid, or a level beyond the subscribed ones
+                may belong to the split.
+        """
+        view = self.snapshot()
+        (held,) = self._link.held.values()
+        if held.fields.get("group") is not None:
+            raise ValueError("A route needs exact prices: open the book without group.")
+        without = tuple(exclude)
+        found = view.route(
+            direction,
+            amount=amount,
+            notional=notional,
+            fees=fees,
+            limit=limit,
+            exclude=without,
+            max_exchanges=max_exchanges,
+            rules=rules,
+        )
+        side = view.asks if direction == BUY else view.bids
+        if held.fields.get("depth", DEPTH) <= len(side) < LEVELS_MAX:
+            known = fees_of(fee_table(fees), set(view.members).difference(without)).known
+            if not is_settled(found, side, known, limit, rules or {}):
+                raise ValueError(
+                    f"The {len(side)} subscribed levels do not settle this route: open the book "
+                    f"with a larger depth, at most {LEVELS_MAX}."
+                )
+        return found
+
+
+def is_settled(
+    route: Route,
+    side: Sequence[BookLevel],
+    fees: Mapping[str, str],
+    limit: Decimal | str | int | None,
+    rules: Mapping[str, Rules],
+) -> bool:
+    """Return whether no level beyond these can be part of the best route."""
+    buys = route.direction == BUY
+    end = side[-1].price
+    if limit is not None and (end > Decimal(limit) if buys else end < Decimal(limit)):
+        return True
+    if route.complete and route.worst is not None and not route.extra:
+        # The best net price that a level beyond the end can have.
+        scale, factors = fee_factors(fees.values())
+        best = (min if buys else max)(pair[buys] for pair in factors)
+        beyond = EXACT.multiply(end, Decimal(best).scaleb(-scale))
+        return route.worst <= beyond if buys else route.worst >= beyond
+    # Lots or minimums change the split: each exchange must show more than it could get.
+    shown = dict.fromkeys(fees, Decimal(0))
+    for level in side:
+        for name, amount in zip(level.exchanges, level.amounts, strict=True):
+            if name in shown:
+                shown[name] += amount
+    most = route.amount + route.unplaced
+    return all(shown[name] > most + (rules.get(name, UNKNOWN).lot or 0) for name in fees)

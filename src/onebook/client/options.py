@@ -36,6 +36,7 @@ class SubscribeOptions(TypedDict, total=False):
     within: str  # only levels within this many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
     on: Literal["best", "crossing"]  # an update only when a best price, or a crossing, changes
+    encoding: Literal["json", "protobuf"]  # of updates; protobuf if the service knows it
     crossings: str  # with fees: exchanges that cross, with at least this profit in percent
 
 

@@ -20,6 +20,7 @@ from onebook.client.failures import (
     Unavailable,
 )
 from onebook.client.options import named_exchanges
+from onebook.client.packed import LevelReader, decode
 from onebook.client.shapes import exact, require, shapes_of
 from onebook.client.view import SHORT_UPDATES, BookView
 from onebook.orderbook import BookProblem
@@ -42,6 +43,7 @@ _SHAPES = shapes_of({})
 _UNASKED = {"symbol": str}
 _LEAVING = "-"  # before the key in the `id` of an unsubscription
 UNKNOWN = "unknown_exchange"
+PROTOBUF = "protobuf"
 ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data_limit_exceeded"))
 
 
@@ -94,6 +96,8 @@ class HeldView:
         )
         self.shapes = shapes_of(fields)
         self.sent: deque[Mapping[str, Any]] = deque()  # unanswered fields
+        self.reader = LevelReader(())
+        self.in_json = False  # the service does not know binary updates
         self.accepted = False
         self.refused = False
         self._answers: list[asyncio.Future[None]] = []
@@ -149,6 +153,7 @@ class ViewSession:
         self.ws = ws
         self.held = held
         self._spelled: dict[str, str] = {}  # keys by the service's spelling of their symbol
+        self._numbered: dict[int, HeldView] = {}  # by the number of their binary updates
         self._left: Counter[str] = Counter()  # unsubscribed keys without an answer yet
         self._reconnect_at: float | None = None  # loop time
         self.cause: BookProblem | None = None
@@ -186,6 +191,7 @@ class ViewSession:
         """End a subscription that is no longer held, while views are received."""
         for waits in (self._subscribe_at, self._resync_at, self._answer_by):
             waits.pop(held.key, None)
+        self._forget_number(held)
         self._left[held.key] += 1
         with suppress(ConnectionClosed):
             await self._send(type="unsubscribe_aggregated", id=_LEAVING + held.key, **held.named)
@@ -206,12 +212,17 @@ class ViewSession:
         while True:
             try:
                 async with asyncio.timeout_at(self._due_s()) as self._receiving:
-                    message = decoded(await self.ws.recv())
+                    frame = await self.ws.recv()
             except TimeoutError:
                 await self._act_on_time()
                 continue
             finally:
                 self._receiving = None
+            if isinstance(frame, bytes):
+                if (view := await self._updated_packed(frame)) is not None:
+                    yield view
+                continue
+            message = decoded(frame)
             held = self._held(message)
             require(message["type"], message, _shape_of(message["type"], held))
             match message["type"]:
@@ -236,6 +247,30 @@ class ViewSession:
             return None
         return self.held.get(self._spelled.get(key, key))
 
+    async def _updated_packed(self, frame: bytes) -> BookView | None:
+        """Apply a binary update; return its view if it changed.
+
+        Raises:
+            Unavailable: The update is invalid.
+        """
+        update = decode(frame)
+        held = self._numbered.get(update.subscription)
+        if held is None:  # its subscription is ending
+            return None
+        if update.json:
+            message = decoded(update.json)
+            message["skipped"] = update.skipped
+            require(message["type"], message, _shape_of(message["type"], held))
+            return held.view if await self._updated(held, message) else None
+        if update.HasField("elapsed_us") and not held.view.live:
+            return None  # a full update was already requested
+        self._answer_by.pop(held.key, None)
+        valid = held.view.apply_packed(update, held.reader)
+        return await self._valid(held, valid=valid)
+
+    def _forget_number(self, held: HeldView) -> None:
+        self._numbered = {at: each for at, each in self._numbered.items() if each is not held}
+
     async def _updated(self, held: HeldView, message: dict[str, Any]) -> bool:
         """Apply an update, or request a full one after a gap; returns whether the view changed."""
         view = held.view
@@ -243,15 +278,20 @@ class ViewSession:
             return False  # a full update was already requested
         if message["type"] != "exchange_status":
             self._answer_by.pop(held.key, None)
-        if view.apply(message):
-            return view.live
+        return await self._valid(held, valid=view.apply(message)) is not None
+
+    async def _valid(self, held: HeldView, *, valid: bool) -> BookView | None:
+        """Return a view that changed; request its full book if it is not valid any more."""
+        view = held.view
+        if valid:
+            return view if view.live else None
         view.lose(BookProblem("gap", "An update is missing or damaged; a full book was requested."))
         due_s = self._resynced_at.get(held.key, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
         if self._now_s() >= due_s:
             await self._resync(held)
         else:
             self._resync_at[held.key] = due_s
-        return True
+        return view
 
     async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
         """Handle an error message; returns the views it invalidates."""
@@ -262,6 +302,12 @@ class ViewSession:
         retry_s = seconds(message.get("retry_after", 0))
         problem = BookProblem(message.get("error", kind), message["message"], retry_s)
         held = self.held.get(key) if key else self._held(message)
+        if held is not None and _refuses_encoding(message) and "encoding" not in held.fields:
+            held.in_json = True  # a service of an earlier version
+            if held.sent:
+                held.sent.popleft()
+            await self._subscribe(held)
+            return []
         if held is not None and retry_s:
             self._answer_by.pop(held.key, None)
             if held.sent:
@@ -316,6 +362,10 @@ class ViewSession:
         rejected = message.get("rejected", ())
         view.rejected = {each["exchange"]: each["reason"] for each in rejected}
         view.members = tuple(message.get("exchanges", view.members))
+        self._forget_number(held)
+        if "number" in message:
+            self._numbered[message["number"]] = held
+            held.reader = LevelReader(message["exchanges"])
         self._spelled[key_of(view.symbol, view.view)] = held.key
         if held.key in self._answer_by:  # its book arrives within seconds
             self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
@@ -352,7 +402,8 @@ class ViewSession:
     async def _subscribe(self, held: HeldView) -> None:
         self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
         held.sent.append(held.fields)
-        await self._send(type="subscribe_aggregated", **held.named, id=held.key, **held.fields)
+        fields = held.fields if held.in_json else {"encoding": PROTOBUF, **held.fields}
+        await self._send(type="subscribe_aggregated", **held.named, id=held.key, **fields)
 
     async def _resync(self, held: HeldView) -> None:
         self._resynced_at[held.key] = self._now_s()
@@ -368,6 +419,11 @@ def _shape_of(kind: str, held: HeldView | None) -> Any:
     if held is None and kind in _UPDATES:
         return _UNASKED
     return (_SHAPES if held is None else held.shapes).get(kind, {})
+
+
+def _refuses_encoding(message: Mapping[str, Any]) -> bool:
+    """Whether a service without binary updates refuses the option `encoding`."""
+    return message.get("error") == "invalid_parameters" and "encoding" in message["message"]
 
 
 def unanswered() -> Unavailable:

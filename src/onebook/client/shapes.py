@@ -193,6 +193,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "aggregated_subscription_response": {
             "symbol": str,
             "exchanges?": [str],
+            "number?": int,
             "rejected?": [{"exchange": str, "reason": str}],
         },
         "server_shutdown": {"reconnect_in_ms": NUMBER},

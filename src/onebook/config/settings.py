@@ -405,7 +405,7 @@ class NodeSettings(Section):
 class Variables(EnvSettingsSource):
     """Reads settings from environment variables: lists and tables are JSON, other values text.
 
-    Invalid JSON is reported as an error of its setting and does not end the read.
+    Invalid JSON is reported as an error of its setting; the other settings are still read.
     """
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
@@ -442,7 +442,7 @@ class Settings(BaseSettings):
     def origin(self, name: str) -> str:
         """Return the flag, variable or file that set a value, as the prefix of an error message.
 
-        It ends with a colon and a space; "" if the setting has its default.
+        The prefix ends with a colon and a space; "" if the setting has its default.
         """
         return "" if self._origin is None else self._origin(name)
 

@@ -33,12 +33,24 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, View, canonical, canonicals, difference, iso, texts
+    from onebook.core._core import (
+        Book,
+        Conversion,
+        Packer,
+        View,
+        canonical,
+        canonicals,
+        difference,
+        iso,
+        texts,
+    )
 except ModuleNotFoundError as error:
     if error.name != "onebook.core._core":
         raise
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
+        Conversion,
+        Packer,
         View,
         canonical,
         canonicals,
@@ -71,11 +83,13 @@ __all__ = [
     "ChecksumLayout",
     "ChecksumNumber",
     "ChecksumOrder",
+    "Conversion",
     "LevelError",
     "LevelForm",
     "LevelShape",
     "Levels",
     "NumberError",
+    "Packer",
     "View",
     "canonical",
     "canonicals",

@@ -3,9 +3,11 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers. This file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the
-levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON, and
-`_canonical.pxi` formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
+prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
+`_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
+view as JSON and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
+(`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
+documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -27,9 +29,13 @@ from onebook.core._merge cimport (
     MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, merge_single,
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
 )
+from onebook.core._conversion cimport (
+    CONVERSION_DONE, CONVERSION_MISFIT, Converted, Rates, convert_side,
+)
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
+from onebook.core._packed cimport Packed, field_size, packed_put, packed_reserve, put_field, put_varint
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
@@ -43,6 +49,8 @@ from onebook.core._side cimport (
 
 from msgspec.structs import replace
 
+from onebook.core.reference.conversion import Rates as ReferenceRates
+from onebook.core.reference.conversion import converted_decimals, converted_side, rates_of
 from onebook.core.reference.text import decimal_text
 from onebook.core.reference.view import MergedLevel as ReferenceLevel
 from onebook.core.reference.view import MergedState as ReferenceState
@@ -58,6 +66,7 @@ cdef enum:
     CHECKSUM_LEVELS = 25
     VALUE_DECIMALS = 10
     PERCENT_DECIMALS = 4
+    RATES_DEPTH = 500  # levels of a conversion book that are used
     REFERENCE_SCALE = 18  # of a view of the reference implementation
     DIGITS_ROOM = 200  # bytes for one number at the wire's decimals, see NUMBER_BYTES_MAX
     STATS_ROOM = 1_024  # bytes for market_stats and the names of the members around it
@@ -462,6 +471,12 @@ cdef class Book:
             raise MemoryError
         return 0
 
+    cdef void end(self, int side, bint bounded) noexcept nogil:
+        """Set the horizon of a converted side: its worst level, or none if it is whole."""
+        self.bounds[side] = INT64_MIN
+        if bounded and self.sides[side].count:
+            self.bounds[side] = self.sides[side].blocks[0].levels[0].key
+
     cdef void cut(self, int side) noexcept nogil:
         """Drop the worst levels; those that an exchange will not send again become unknown."""
         side_cut(&self.sides[side], self.levels_max)
@@ -500,3 +515,5 @@ cdef object crc_of(char *text, char *end):
 include "_canonical.pxi"
 include "_merged.pxi"
 include "_view.pxi"
+include "_packed.pxi"
+include "_conversion.pxi"

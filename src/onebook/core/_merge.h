@@ -39,6 +39,7 @@ typedef struct { /* one live book */
     int price_scale;
     int amount_scale;
     int member;
+    bool bounded[2]; /* whether levels beyond its worst are unknown */
     int64_t factors[2]; /* that a fee puts on the prices of each side; 1 without fees */
 } Source;
 

@@ -26,6 +26,7 @@ cdef extern from "_merge.h" nogil:
         int price_scale
         int amount_scale
         int member
+        bint *bounded
         int64_t *factors
 
     ctypedef struct Cursors:

@@ -157,6 +157,8 @@ cdef class MergedBooks:
                 source.price_scale = book.price_scale
                 source.amount_scale = book.amount_scale
                 source.member = member
+                source.bounded[0] = book.bounds[0] != INT64_MIN
+                source.bounded[1] = book.bounds[1] != INT64_MIN
                 source.factors[0] = self.factors[member][0]
                 source.factors[1] = self.factors[member][1]
                 live += 1

@@ -1,4 +1,5 @@
-# Encodes a view as JSON: the levels of `_merged.pxi` in the form clients get.
+# Encodes a view as JSON: the levels of `_merged.pxi` in the form clients get. As protobuf:
+# `_packed.pxi`.
 
 cdef enum:
     NAME_COPIED = 32  # bytes that copying any short name moves
@@ -314,10 +315,12 @@ cdef class View(MergedBooks):
         out = put(out - 1 if count else out, b'],"exchange_count":')
         return put_count(out, count)
 
+    cdef inline uint64_t gross_of(self, int64_t key, int member) noexcept nogil:
+        """Return the price of a member before its fee: the division is exact."""
+        return <uint64_t>(llabs(key) // self.factors[member][1 if key < 0 else 0])
+
     cdef inline char *put_gross(self, char *out, int64_t key, int member) noexcept nogil:
-        """Print the price of a member before its fee: the division is exact."""
-        cdef int64_t price = llabs(key) // self.factors[member][1 if key < 0 else 0]
-        return put_decimal(out, <uint64_t>price, self.price_scale - self.fee_scale)
+        return put_decimal(out, self.gross_of(key, member), self.price_scale - self.fee_scale)
 
     cdef char *put_all_gross(self, char *out, const Merged *level) noexcept nogil:
         cdef uint64_t members = level.members

@@ -91,7 +91,7 @@ class Sides(Struct, gc=False):
 
 
 class Depth(Struct, gc=False, array_like=True):
-    """Whether the book is a full one, the book, and its market."""
+    """A frame's parameters: whether the book is full, the book, and its market."""
 
     full: bool
     sides: Sides

@@ -117,7 +117,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Params(Struct, gc=False, array_like=True):
-    """Whether the book is a full one, the book, and its market."""
+    """A frame's parameters: whether the book is full, the book, and its market."""
 
     full: bool
     book: BookMessage

@@ -14,13 +14,29 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
-from onebook.fees import FEE_MAX, NO_FEES, OTHERS, TakerFees, fee_text, fees_of, named_table
+from onebook.fees import (
+    NO_FEES,
+    OTHERS,
+    ExchangeFees,
+    TakerFees,
+    fees_of,
+    least_profit,
+    named_table,
+)
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
+from onebook.streams.basket import conversion_steps, exchange_of, member_name
 from onebook.streams.fill import FillSizes, fill_sizes
-from onebook.streams.options import CROSSING, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
+from onebook.streams.options import (
+    CROSSING,
+    DELTA,
+    INTERVAL_MS_MIN,
+    INTERVAL_MUST_BE,
+    OBJECT,
+    PROTOBUF,
+)
 
 CACHE_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
@@ -91,6 +107,10 @@ class Directory:
         known = exchanges.resolve(plain)
         return known if known in self._supervisor.in_use() else None
 
+    def is_quote(self, currency: str) -> bool:
+        """Return whether any listed pair is quoted in a currency."""
+        return any(each.partition("/")[2] == currency for each in self._catalogue.symbols())
+
     def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
         """Return similar symbols that one of these exchanges trades."""
         similar = self._catalogue.suggest(symbol, SIMILAR_MAX)
@@ -156,6 +176,7 @@ GROUP_DIGITS_MAX: Final = 18
 # Finer than nearly every tick. With more decimals, most prices exceed 64 bits, which makes merging
 # many times slower.
 GROUP_DECIMALS_MAX: Final = 12
+QUOTE_CHARS_MAX: Final = 20  # of a quote currency
 LIST_RETRY_S: Final = 10  # a failed list is fetched again within a minute
 
 
@@ -181,19 +202,91 @@ def stream_key(
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
     """
-    canonical = _canonical(options, directory)
+    canonical = _canonical(options, directory, symbol)
+    if canonical.quotes:
+        return _basket(directory, symbol, exchanges, canonical, key_fees)
     accepted, rejected = _choose(directory, symbol, exchanges)
     if options.fees is None:
         return Resolved(StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected)
-    fees = fees_of(_table(directory, options.fees, key_fees), accepted)
-    if not fees.known:
-        raise _bad(
-            f"fees: no exchange of this view has a fee: {', '.join(fees.unknown)}; "
-            f'name them, or give "{OTHERS}", the fee for all others.'
-        )
+    fees = _fees(directory, options.fees, key_fees, accepted)
     rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
     with_fees = replace(canonical, fees=fees.known)
     return Resolved(StreamKey(symbol, tuple(fees.known), with_fees), rejected, fees.unknown)
+
+
+def _fees(
+    directory: Directory,
+    fees: Mapping[str, str] | str,
+    key_fees: TakerFees,
+    accepted: Collection[str],
+) -> ExchangeFees:
+    """Return the fees of the exchanges of a view.
+
+    Raises:
+        CommandRefused: None of them has a fee, or the table is invalid.
+    """
+    found = fees_of(_table(directory, fees, key_fees), accepted)
+    if not found.known:
+        raise _bad(
+            f"fees: no exchange of this view has a fee: {', '.join(found.unknown)}; "
+            f'name them, or give "{OTHERS}", the fee for all others.'
+        )
+    return found
+
+
+def _basket(
+    directory: Directory,
+    symbol: str,
+    exchanges: list[str] | str,
+    options: ViewOptions,
+    key_fees: TakerFees,
+) -> Resolved:
+    """Return the stream of a view in several quotes; its key has the members of the basket.
+
+    Raises:
+        CommandRefused: No member is left, there are too many, or a quote is unknown.
+    """
+    base, _, own = symbol.partition("/")
+    quotes = options.quotes or ()
+    symbols = [symbol, *(f"{base}/{quote}" for quote in quotes)]
+    accepted, rejected = _choose(directory, symbols, exchanges)
+    for quote, pair in zip(quotes, symbols[1:], strict=True):
+        if not directory.trading(pair) and not directory.is_quote(quote):
+            raise _bad(f"quotes: no exchange lists a pair in {shown(quote)}.")
+    fees = ExchangeFees(NO_FEES, ())
+    if options.fees is not None:
+        fees = _fees(directory, options.fees, key_fees, accepted)
+        rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
+        accepted = set(fees.known)
+        options = replace(options, fees=fees.known)
+    members = {
+        member_name(name, pair.partition("/")[2], own)
+        for pair in symbols
+        for name in accepted.intersection(directory.trading(pair))
+    }
+    steps = conversion_steps(
+        sorted(members), symbol, lambda name, pair: name in directory.trading(pair)
+    )
+    converted = {member for step in steps for member in step.members}
+    lost = sorted(each for each in members if ":" in each and each not in converted)
+    rejected += [replies.Rejected(exchange=name, reason="no_conversion") for name in lost]
+    members.difference_update(lost)
+    if not members:
+        raise _bad(
+            f"quotes: none of these exchanges lists a pair that converts {', '.join(quotes)} "
+            f"to {own}."
+        )
+    if len(members) > MEMBERS_MAX:
+        raise _bad(
+            f"quotes: a view merges at most {MEMBERS_MAX} books, and these exchanges have "
+            f"{len(members)} of {base} in these quotes; request fewer exchanges or quotes."
+        )
+    used = {exchange_of(each) for each in members}
+    if options.fees is not None:
+        options = replace(
+            options, fees=TakerFees({k: v for k, v in fees.known.items() if k in used})
+        )
+    return Resolved(StreamKey(symbol, tuple(sorted(members)), options), rejected, fees.unknown)
 
 
 def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
@@ -241,7 +334,8 @@ def requested_stream(
     exchanges: list[str] | str = ALL
     options = ViewOptions()
     if subscribed is not None:
-        exchanges, options = list(subscribed.exchanges), subscribed.options
+        exchanges = [*dict.fromkeys(map(exchange_of, subscribed.exchanges))]
+        options = subscribed.options
     if body.exchanges is not UNSET:
         exchanges = body.exchanges
     sent = ((name, getattr(body, name)) for name in ViewOptions.__struct_fields__)
@@ -249,11 +343,11 @@ def requested_stream(
     return stream_key(directory, body.symbol, exchanges, options, key_fees).key
 
 
-def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
+def _canonical(options: ViewOptions, directory: Directory, symbol: str) -> ViewOptions:
     """Return options in canonical form, without the other fields of a command.
 
     Raises:
-        CommandRefused: The interval, the price step, a size or the distance is invalid.
+        CommandRefused: The interval, the price step, a size, the distance or a quote is invalid.
     """
     if 0 < options.interval_ms < INTERVAL_MS_MIN:
         raise _bad(f"interval_ms: must be {INTERVAL_MUST_BE}.")
@@ -262,6 +356,8 @@ def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
         "group": _shortest(options.group),
         "fill": _sizes(options.fill, directory),
         "within": _within(options.within),
+        "encoding": PROTOBUF if options.encoding == PROTOBUF else None,
+        "quotes": _quotes(options.quotes or (), symbol),
     }
     if options.net:
         exact["split"] = True  # a net level lists the price and amount of each exchange
@@ -275,15 +371,35 @@ def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:
         raise _bad("fill: limit, exclude and max_exchanges need fees.")
+    if options.encoding == PROTOBUF:
+        exact["levels"] = OBJECT  # always names the exchanges of a level
     if options.on is not None and options.mode == DELTA:
         exact["depth"] = 1  # its short updates contain no other level
     return ViewOptions(**chosen | exact)
 
 
+def _quotes(quotes: Sequence[str], symbol: str) -> tuple[str, ...] | None:
+    """Return quote currencies in canonical form, without the symbol's own; None without any.
+
+    Raises:
+        CommandRefused: One is not the name of a currency.
+    """
+    found = {quote.strip().upper() for quote in quotes}
+    for quote in found:
+        if not quote.isascii() or not quote.isalnum() or len(quote) > QUOTE_CHARS_MAX:
+            raise _bad(f"quotes: must be currencies such as USDC, not {shown(quote)}.")
+    return tuple(sorted(found - {symbol.partition("/")[2]})) or None
+
+
 def _choose(
-    directory: Directory, symbol: str, requested: list[str] | str
+    directory: Directory, symbols: str | list[str], requested: list[str] | str
 ) -> tuple[set[str], list[replies.Rejected]]:
-    """Return the requested exchanges that trade the symbol, and why the others are rejected."""
+    """Return the requested exchanges that trade a symbol, and why the others are rejected.
+
+    Of several symbols the first is the view's, and an exchange has to trade one of them.
+    """
+    symbols = [symbols] if isinstance(symbols, str) else symbols
+    symbol = symbols[0]
     try:
         selection = select([ALL] if requested == ALL else requested, directory.resolve)
         if not selection.everything and not selection.known:
@@ -291,7 +407,7 @@ def _choose(
         asked = set(selection.among(directory.supported))
     except ValueError as error:
         raise _bad(str(error)) from None
-    trading = set(directory.trading(symbol))
+    trading = {name for each in symbols for name in directory.trading(each)}
     unread = directory.unread() & asked
     accepted = trading & asked
     if not accepted:
@@ -299,7 +415,7 @@ def _choose(
             raise _not_known_yet(symbol, unread)
         raise CommandRefused(
             "invalid_symbol",
-            f"None of these exchanges lists {shown(symbol)}.",
+            f"None of these exchanges lists {shown(' or '.join(symbols))}.",
             symbol=symbol,
             suggested_symbols=directory.suggest(symbol, asked),
         )
@@ -389,15 +505,9 @@ def _least_profit(percent: str) -> str:
         CommandRefused: The profit is negative, or not a decimal number within the limits of fees.
     """
     try:
-        shortest = fee_text(percent)
-    except ValueError:
-        shortest = "-"
-    if shortest.startswith("-"):
-        raise _bad(
-            f'crossings: must be 0 to {FEE_MAX} percent as decimal text, such as "0.05", not '
-            f"{shown(percent)}."
-        )
-    return shortest
+        return least_profit(percent)
+    except ValueError as error:
+        raise _bad(f"crossings: {error}") from None
 
 
 def _within(distance: str | None) -> str | None:

@@ -39,12 +39,16 @@ class VerifyKey(Struct, frozen=True):
 class OpenView(Struct, frozen=True):
     """Subscribe to a stream in place of `previous`, the view's former stream.
 
-    Here and below, `view` is the client's name of the view; None for the unnamed one.
+    Here and below, `view` is the client's name of the view; None for the unnamed one. `number` is
+    the subscription's number in binary updates, 0 if its updates are JSON; `previous_number` is
+    the former one.
     """
 
     key: StreamKey
     previous: StreamKey | None
     view: str | None = None
+    number: int = 0
+    previous_number: int = 0
 
 
 class CloseView(Struct, frozen=True):
@@ -52,6 +56,7 @@ class CloseView(Struct, frozen=True):
 
     key: StreamKey
     view: str | None = None
+    number: int = 0
 
 
 class FetchBook(Struct, frozen=True):
@@ -68,6 +73,7 @@ class ResendBook(Struct, frozen=True):
     key: StreamKey
     message_id: Id
     view: str | None = None
+    number: int = 0
 
 
 class RunAction(Struct, frozen=True):

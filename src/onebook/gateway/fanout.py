@@ -25,7 +25,7 @@ from onebook import sockets
 from onebook.gateway import frames, metrics
 from onebook.gateway.limits import GatewayLimits
 from onebook.gateway.messages import with_skipped, with_view
-from onebook.streams import Stream
+from onebook.streams import Stream, packed
 
 IPPROTO_TCP: Final = 6
 
@@ -214,12 +214,20 @@ class FrameVariant(NamedTuple):
     """Properties by which a stream's frames differ between clients."""
 
     packed: bool
-    view: str | None  # the client's name of the view
+    view: str | None = None  # the client's name of the view
+    number: int = 0  # of the subscription, if its updates are binary
 
-    def build(self, payload: bytes) -> bytes:
-        """Frame a message of the stream."""
+    def message(self, payload: bytes) -> bytes:
+        """Frame a JSON message of the stream."""
         named = with_view(payload, self.view)
         return frames.deflated_frame(named) if self.packed else frames.text_frame(named)
+
+    def update(self, payload: bytes, skipped: int = 0) -> bytes:
+        """Frame an update of the stream; `skipped` states were not sent before it."""
+        if not self.number:
+            return self.message(with_skipped(payload, skipped))
+        numbered = packed.with_subscription(payload, self.number)
+        return frames.binary_frame(packed.with_skipped(numbered, skipped))
 
 
 class StreamSubscribers:
@@ -240,7 +248,7 @@ class StreamSubscribers:
             self._frames = {}
         frame = self._frames.get((form, skipped))
         if frame is None:
-            frame = form.build(with_skipped(stream.full(), skipped))
+            frame = form.update(stream.full(), skipped)
             self._frames[form, skipped] = frame
         return frame
 
@@ -258,8 +266,8 @@ class Fanout:
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._subscribers: dict[Stream, StreamSubscribers] = {}
-        # The first update that a slow client missed, by stream and the client's view name.
-        self._missed: dict[ClientOutput, dict[tuple[Stream, str | None], int]] = {}
+        # The first update that a slow client missed, by stream and form of the frames.
+        self._missed: dict[ClientOutput, dict[tuple[Stream, FrameVariant], int]] = {}
         self._touched: list[ClientOutput] = []
         self._published: list[Stream] = []
 
@@ -286,37 +294,36 @@ class Fanout:
         self, subscribers: StreamSubscribers, missed: Stream | None, payload: bytes
     ) -> None:
         for form, peers in subscribers.by_form.items():
-            frame = form.build(payload)
+            frame = form.message(payload) if missed is None else form.update(payload)
             size = frames.payload_length(frame)
             behind = spread(peers, frame, size, self._touched, self._join_bytes_max)
             if missed is not None:
                 for client in behind:
-                    self._skip(client, missed, form.view)
+                    self._skip(client, missed, form)
 
-    def _skip(self, client: ClientOutput, stream: Stream, view: str | None) -> None:
+    def _skip(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> None:
         self.conflated_total += 1
         missed = self._missed.setdefault(client, {})
-        missed.setdefault((stream, view), stream.update_number)
+        missed.setdefault((stream, form), stream.update_number)
 
     # Subscribers
 
-    def join(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
+    def join(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> None:
         """Subscribe a client and send it the newest book, if there is one."""
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
-        form = FrameVariant(client.packed, view)
         subscribers.by_form.setdefault(form, {})[client] = None
         if not stream.update_number:
             return
         if client.behind:
-            self._skip(client, stream, view)
+            self._skip(client, stream, form)
         else:
             client.write(subscribers.whole(stream, form))
 
-    def leave(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
+    def leave(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> None:
         """Unsubscribe a client."""
-        by_form, form = self._subscribers[stream].by_form, FrameVariant(client.packed, view)
+        by_form = self._subscribers[stream].by_form
         peers = by_form.get(form, {})
         peers.pop(client, None)
         if not peers:
@@ -325,20 +332,20 @@ class Fanout:
             del self._subscribers[stream]
         missed = self._missed.get(client)
         if missed is not None:
-            missed.pop((stream, view), None)
+            missed.pop((stream, form), None)
             if not missed:
                 del self._missed[client]
 
-    def missed(self, client: ClientOutput) -> frozenset[tuple[Stream, str | None]]:
-        """Streams whose updates a slow consumer has missed, each with the view's name."""
+    def missed(self, client: ClientOutput) -> frozenset[tuple[Stream, FrameVariant]]:
+        """Streams whose updates a slow consumer has missed, each with the form of its frames."""
         return frozenset(self._missed.get(client, ()))
 
-    def take_skipped(self, client: ClientOutput, stream: Stream, view: str | None) -> int:
+    def take_skipped(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> int:
         """Record that a client gets the newest book; return the number of states it skipped."""
         missed = self._missed.get(client)
-        if missed is None or (stream, view) not in missed:
+        if missed is None or (stream, form) not in missed:
             return 0
-        first, missed[stream, view] = missed[stream, view], stream.update_number + 1
+        first, missed[stream, form] = missed[stream, form], stream.update_number + 1
         return max(0, stream.update_number - first)
 
     def forget(self, client: ClientOutput) -> None:
@@ -349,8 +356,7 @@ class Fanout:
         """Send the newest books to a client that reads again, as long as it keeps up."""
         missed = self._missed.get(client)
         while missed and not client.behind:
-            (stream, view), first = missed.popitem()
-            form = FrameVariant(client.packed, view)
+            (stream, form), first = missed.popitem()
             skipped = max(0, stream.update_number - first)
             client.write(self._subscribers[stream].whole(stream, form, skipped))
         if not missed:

@@ -28,6 +28,7 @@ HEADER_BYTES_MIN: Final = 2
 MASK_BYTES: Final = 4
 
 TEXT: Final = 0x81  # FIN and the opcode
+BINARY: Final = 0x82
 TEXT_DEFLATED: Final = 0xC1  # FIN, RSV1 and the opcode
 CLOSE: Final = 0x88
 PING: Final = 0x89
@@ -36,6 +37,11 @@ PING: Final = 0x89
 def text_frame(payload: bytes) -> bytes:
     """Frame a text message uncompressed."""
     return _header(TEXT, len(payload)) + payload
+
+
+def binary_frame(payload: bytes) -> bytes:
+    """Frame a binary message: it is dense, so compressing it would gain nothing."""
+    return _header(BINARY, len(payload)) + payload
 
 
 def deflated_frame(payload: bytes) -> bytes:

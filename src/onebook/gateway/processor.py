@@ -6,6 +6,7 @@ authentication.
 """
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -54,6 +55,7 @@ from onebook.gateway.messages import (
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
 from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
+from onebook.streams.options import PROTOBUF
 
 SUBSCRIBE: Final = "subscribe_aggregated"
 AUTHENTICATE: Final = "authenticate"
@@ -73,6 +75,7 @@ class CommandProcessor:
         "greeting",
         "key",
         "limits",
+        "numbers",
         "opened_by",
         "session_id",
         "settings",
@@ -103,6 +106,8 @@ class CommandProcessor:
         self.fetching = 0  # unanswered book requests
         # By symbol and view name.
         self.subscriptions: dict[tuple[str, str | None], StreamKey] = NONE_SUBSCRIBED
+        # The numbers of those with binary updates.
+        self.numbers: dict[tuple[str, str | None], int] = NONE_NUMBERED
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
         self.greeting = Greeting() if compatible else None
@@ -267,6 +272,8 @@ class CommandProcessor:
         if self.subscriptions is NONE_SUBSCRIBED:
             self.subscriptions = {}
         self.subscriptions[key.symbol, body.view] = key
+        previous_number = self.numbers.get((key.symbol, body.view), 0)
+        number = self._number(key, body.view)
         response = replies.SubscriptionResponse(
             symbol=key.symbol,
             exchanges=key.exchanges,
@@ -278,9 +285,27 @@ class CommandProcessor:
             options=options_of(key),
             expected_gb_per_30_days=self.directory.expected_gb(key),
             unknown_fee=UNSET if body.fees is None else unknown_fee,
+            number=number or UNSET,
         )
         reply = SendText(encode_masked(response, body.id, body.view))
-        return (reply, OpenView(key, previous, body.view))
+        return (reply, OpenView(key, previous, body.view, number, previous_number))
+
+    def _number(self, key: StreamKey, view: str | None) -> int:
+        """Return the number of a subscription in its binary updates; 0 if they are JSON.
+
+        It is the least that is free, so that most clients of a stream get the same bytes.
+        """
+        named = key.symbol, view
+        if key.options.encoding != PROTOBUF:
+            if named in self.numbers:
+                del self.numbers[named]
+            return 0
+        if self.numbers is NONE_NUMBERED:
+            self.numbers = {}
+        if named not in self.numbers:
+            taken = {*self.numbers.values()}
+            self.numbers[named] = next(at for at in count(1) if at not in taken)
+        return self.numbers[named]
 
     def _fees(self) -> TakerFees:
         return NO_FEES if self.key is None else self.key.fees
@@ -290,11 +315,14 @@ class CommandProcessor:
     ) -> Effects:
         key = self._subscribed(body.symbol, body.view)
         del self.subscriptions[body.symbol, body.view]
+        number = 0
+        if (body.symbol, body.view) in self.numbers:
+            number = self.numbers.pop((body.symbol, body.view))
         response = replies.UnsubscribeResponse(
             symbol=body.symbol, success=True, message=f"Unsubscribed from {body.symbol}."
         )
         reply = SendText(with_view(encode(response, body.id), body.view))
-        return (CloseView(key, body.view), reply)
+        return (CloseView(key, body.view, number), reply)
 
     def _fetch_book(
         self, body: commands.GetAggregatedOrderbook, _: MessageTime, __: float
@@ -311,7 +339,8 @@ class CommandProcessor:
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
         key = self._subscribed(body.symbol, body.view)
-        return (ResendBook(key, body.id, body.view),)
+        number = self.numbers.get((body.symbol, body.view), 0)
+        return (ResendBook(key, body.id, body.view, number),)
 
     def _get_subscriptions(
         self, body: commands.GetSubscriptions, now: MessageTime, _: float
@@ -324,6 +353,7 @@ class CommandProcessor:
                 options=options_of(key),
                 expected_gb_per_30_days=self.directory.expected_gb(key),
                 view=UNSET if view is None else view,
+                number=self.numbers.get((key.symbol, view), UNSET),
             )
             for (_, view), key in self.subscriptions.items()
         ]
@@ -381,7 +411,9 @@ class CommandProcessor:
         return key
 
 
-NONE_SUBSCRIBED: Final[dict[tuple[str, str | None], StreamKey]] = {}  # shared, never written
+# Shared, never written.
+NONE_SUBSCRIBED: Final[dict[tuple[str, str | None], StreamKey]] = {}
+NONE_NUMBERED: Final[dict[tuple[str, str | None], int]] = {}
 WELCOME: Final = SendText(
     encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
 )

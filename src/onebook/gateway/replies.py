@@ -29,6 +29,14 @@ View = Annotated[
     about("The client's name of the view; absent for the unnamed view.", "top"),
 ]
 
+Number = Annotated[
+    int | UnsetType,
+    about(
+        "With `encoding: protobuf`: the number of the subscription in its binary updates. The "
+        "positions of `exchanges` stand for them there.",
+        1,
+    ),
+]
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
 WINDOW: Final = "per_minute"
@@ -80,7 +88,11 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
 
 
 RejectedReason = Literal[
-    "unknown_exchange", "symbol_not_traded", "exchange_unavailable", "unknown_fee"
+    "unknown_exchange",
+    "symbol_not_traded",
+    "exchange_unavailable",
+    "unknown_fee",
+    "no_conversion",
 ]
 
 
@@ -92,7 +104,8 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
         RejectedReason,
         about(
             "Why it is not served; exchange_unavailable: its instruments are not known yet; "
-            "unknown_fee: the option `fees` has no fee for it."
+            "unknown_fee: the option `fees` has no fee for it; no_conversion: of the exchanges of "
+            "the view none lists a pair that converts this book's quote into the symbol's."
         ),
     ]
     detail: Annotated[
@@ -131,7 +144,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     """The subscription was accepted; updates follow."""
 
     symbol: Symbol
-    exchanges: Annotated[tuple[str, ...], about("The exchanges that are merged.", ["okx"])]
+    exchanges: Annotated[
+        tuple[str, ...],
+        about("The exchanges that are merged; with quotes: the books, such as okx:USDC.", ["okx"]),
+    ]
     requested: Annotated[list[str] | str, about("As it was sent.", "all")]
     success: bool
     message: Text
@@ -143,6 +159,7 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
         tuple[str, ...] | UnsetType,
         about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
     ] = UNSET
+    number: Number = UNSET
     view: View = UNSET
 
 
@@ -163,6 +180,7 @@ class Subscription(Struct, frozen=True):
     subscription_id: SubscriptionId
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    number: Number = UNSET
     view: View = UNSET
 
 
@@ -453,7 +471,8 @@ class Filled(Struct, frozen=True):
         float | None, about("The worst price in the fill; with fees: after the fee.", 97312)
     ]
     complete: Annotated[
-        bool, about("Whether these books have the whole size; if not, the fill is all of them.")
+        bool,
+        about("Whether these books hold the whole size; if not, the fill takes all their levels."),
     ]
     uncovered: Annotated[
         list[str],
@@ -589,6 +608,41 @@ class UpdateTimes(Struct, frozen=True):
     sent: Annotated[int, about("When the message was written.", 1_763_632_800_013_040)]
 
 
+class ConversionEntry(Struct, frozen=True):
+    """How some books of a view with `quotes` are converted."""
+
+    symbol: Annotated[str, about("The pair that is used.", "USDC/USDT")]
+    members: Annotated[list[str], about("The books that are converted.", ["kraken:USDC"])]
+    exchanges: Annotated[
+        list[str],
+        about(
+            "Whose books of the pair are used: the book's own exchange if it lists the pair, else "
+            "all exchanges of the view that list it and are live, merged.",
+            ["kraken"],
+        ),
+    ]
+    stale_exchanges: Annotated[
+        list[str], about("Exchanges whose books of the pair are not live, and not used.", [])
+    ]
+    bid: Annotated[
+        tuple[float, float] | None,
+        about("Best bid of the pair, with fees after the fee, and its amount.", [0.9998, 51000]),
+    ]
+    ask: Annotated[
+        tuple[float, float] | None,
+        about("Best ask of the pair, with fees after the fee, and its amount.", [0.9999, 42000]),
+    ]
+    age_ms: Annotated[int | None, about("Age of the oldest of these books, in milliseconds.", 12)]
+    reason: Annotated[
+        str | None,
+        about(
+            "Why the conversion is not live, a code as in exchange_status; its members are in "
+            "`stale_exchanges` of the update. null while it is live.",
+            None,
+        ),
+    ]
+
+
 class BookData(Struct, frozen=True):
     """The merged book of all exchanges whose book is live and of the same coin."""
 
@@ -641,6 +695,10 @@ class BookData(Struct, frozen=True):
     times: Annotated[
         UpdateTimes | UnsetType, about("With times: when the prices were sent and received.")
     ] = UNSET
+    conversions: Annotated[
+        list[ConversionEntry] | UnsetType,
+        about("With quotes: how the books in other quotes are converted, as of this update."),
+    ] = UNSET
 
 
 Skipped = Annotated[
@@ -691,7 +749,7 @@ BestLevel = Annotated[
 class BestUpdate(Struct, tag="best", frozen=True):
     """The best levels, with `on: best` and `mode: delta`; complete, so a lost one is no gap.
 
-    It has the requested members of `data`: ages, coverage, fill, crossings, times.
+    It has the requested members of `data`: ages, coverage, fill, crossings, times, conversions.
     """
 
     symbol: Symbol
@@ -702,6 +760,7 @@ class BestUpdate(Struct, tag="best", frozen=True):
     fill: Fills | UnsetType = UNSET
     crossings: list[CrossingEntry] | UnsetType = UNSET
     times: UpdateTimes | UnsetType = UNSET
+    conversions: list[ConversionEntry] | UnsetType = UNSET
     view: View = UNSET
 
 
@@ -751,6 +810,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "flood",
             "halted",
             "not_listed",
+            "unknown_fee",
             "switched_off",
             "not_wanted",
             "identity_conflict",

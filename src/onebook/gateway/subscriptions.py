@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook
-from onebook.gateway.fanout import Fanout
-from onebook.gateway.messages import with_skipped, with_view
-from onebook.gateway.processor import NONE_SUBSCRIBED, KeyViews
+from onebook.gateway.fanout import Fanout, FrameVariant
+from onebook.gateway.frames import binary_frame
+from onebook.gateway.messages import with_view
+from onebook.gateway.processor import NONE_NUMBERED, NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.registry import ClientPort
-from onebook.streams import StreamKey, Streams
+from onebook.streams import StreamKey, Streams, packed
+from onebook.streams.options import PROTOBUF
 
 
 class SubscriptionManager:
@@ -25,18 +27,20 @@ class SubscriptionManager:
         stream = self._streams.open(effect.key, key.key_id)
         self._views.join(key.key_id, (effect.key, effect.view))
         if effect.previous is not None:
-            self._close(client, effect.previous, effect.view)
-        self._fanout.join(client.output, stream, effect.view)
+            self._close(client, effect.previous, effect.view, effect.previous_number)
+        form = FrameVariant(client.output.packed, effect.view, effect.number)
+        self._fanout.join(client.output, stream, form)
         for status in self._streams.marks(stream):
             client.output.send_text(with_view(status, effect.view))
 
     def close(self, client: ClientPort, effect: CloseView) -> None:
         """Unsubscribe a client from a stream."""
-        self._close(client, effect.key, effect.view)
+        self._close(client, effect.key, effect.view, effect.number)
 
-    def _close(self, client: ClientPort, key: StreamKey, view: str | None) -> None:
+    def _close(self, client: ClientPort, key: StreamKey, view: str | None, number: int) -> None:
         stream = self._streams.find(key)
-        self._fanout.leave(client.output, stream, view)
+        form = FrameVariant(client.output.packed, view, number)
+        self._fanout.leave(client.output, stream, form)
         self._streams.close(stream)
         owner = client.processor.key
         assert owner is not None
@@ -53,7 +57,10 @@ class SubscriptionManager:
             processor.fetching -= 1
             if cancel is not None:
                 waiting.discard(cancel)
-            client.output.send_text(with_view(payload, effect.view))
+            if effect.key.options.encoding == PROTOBUF:
+                client.output.write(binary_frame(packed.with_view(payload, effect.view)))
+            else:
+                client.output.send_text(with_view(payload, effect.view))
 
         before = processor.fetching
         cancel = self._streams.fetch(effect.key, answer, message_id=effect.message_id)
@@ -64,17 +71,18 @@ class SubscriptionManager:
         """Send the whole book of a subscription."""
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
-        skipped = self._fanout.take_skipped(client.output, stream, effect.view)
-        whole = with_skipped(stream.full_for(effect.message_id), skipped)
-        client.output.send_text(with_view(whole, effect.view))
+        form = FrameVariant(client.output.packed, effect.view, effect.number)
+        skipped = self._fanout.take_skipped(client.output, stream, form)
+        client.output.write(form.update(stream.full_for(effect.message_id), skipped))
 
     def release(self, client: ClientPort) -> None:
         """End all subscriptions and unanswered requests of a client."""
         self._fanout.forget(client.output)
         processor = client.processor
         subscriptions, processor.subscriptions = processor.subscriptions, NONE_SUBSCRIBED
-        for (_, view), key in subscriptions.items():
-            self._close(client, key, view)
+        numbers, processor.numbers = processor.numbers, NONE_NUMBERED
+        for named, key in subscriptions.items():
+            self._close(client, key, named[1], numbers.get(named, 0))
         fetches, client.fetches = client.fetches, None
         for cancel in fetches or ():
             cancel()

@@ -12,6 +12,7 @@ the caller, asyncio's or uvloop. Guide: docs/guides/library.md.
 import logging
 
 from onebook.config import ExchangeSettings, FeedSettings, StreamSettings
+from onebook.crossings import Crossing, CrossingReport
 from onebook.feeds.recording import RecordingError
 from onebook.fill import Fill, FillPart
 from onebook.library.book import OrderBook, OrderBooks, order_book, order_books
@@ -32,8 +33,10 @@ from onebook.orderbook import (
     ExchangeTimes,
     Horizon,
     MissingPackage,
+    NetLevel,
     OrderBookState,
 )
+from onebook.routes import Route, RoutePart, Rules
 
 __all__ = [
     "BookClosed",
@@ -42,6 +45,8 @@ __all__ = [
     "BookSide",
     "BookTimes",
     "BookUpdate",
+    "Crossing",
+    "CrossingReport",
     "ExchangeHealth",
     "ExchangeSettings",
     "ExchangeTimes",
@@ -51,12 +56,16 @@ __all__ = [
     "Health",
     "Horizon",
     "MissingPackage",
+    "NetLevel",
     "NoLiveBook",
     "OrderBook",
     "OrderBookState",
     "OrderBooks",
     "Reason",
     "RecordingError",
+    "Route",
+    "RoutePart",
+    "Rules",
     "StreamSettings",
     "UnknownExchange",
     "UnknownSymbol",

@@ -12,8 +12,9 @@ from pydantic import SecretStr
 
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
+from onebook.fees import OTHERS, TakerFees, fees_of, least_profit, named_table
 from onebook.fill import Direction, Fill
-from onebook.library.engine import BookEngine, in_use, names_of
+from onebook.library.engine import BookEngine, in_use, name_of, names_of
 from onebook.library.errors import BookClosed
 from onebook.library.recorders import require_recordable
 from onebook.library.source import (
@@ -26,16 +27,15 @@ from onebook.library.source import (
 from onebook.library.update import BookUpdate
 from onebook.orderbook import Names, require_plain, sampled, symbols_of
 from onebook.proxies import proxy_setting
+from onebook.routes import Route, Rules
 from onebook.streams.fill import FILL_LEVELS_MAX
+from onebook.streams.options import BEST, CROSSING
 
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 HINTS: Final = {  # for options that only a service has
     "fill": "; use update.fill, which prices any size",
-    "fees": "; use update.route, which takes fees",
-    "net": "; use update.route, which takes fees",
-    "crossings": "; a service reports them",
 }
 NAMED_MAX: Final = 5  # symbols and exchanges listed in a repr
 
@@ -65,8 +65,11 @@ def order_book(
     group: str | None = None,
     split: bool = False,
     within: str | None = None,
-    on: Literal["best"] | None = None,
+    on: Literal["best", "crossing"] | None = None,
     times: bool = False,
+    fees: Mapping[str, str] | None = None,
+    net: bool = False,
+    crossings: str | None = None,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     proxy: str | None = None,
@@ -88,8 +91,14 @@ def order_book(
         split: Keep the amount of each exchange at each level.
         within: Only levels within this many basis points of the mid, as decimal text such as "25".
         on: "best" yields an update only when the best price of a side or its amount changes, or an
-            exchange joins or leaves.
+            exchange joins or leaves; "crossing" only when a crossing begins, changes or ends.
         times: Whether each update states, by exchange, when its prices were sent and received.
+        fees: Taker fees in percent as text, by exchange, negative for a rebate; "*" for all others.
+            Exchanges without a fee are not merged; their reason in `exchanges` is `unknown_fee`.
+        net: Order levels by the price after the fee; each is a `NetLevel` with `gross` prices.
+            Implies `split`.
+        crossings: Report the pairs of exchanges of which one bids more than the other asks, after
+            both fees, with at least this profit in percent, such as "0.05".
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         proxy: Proxy of all connections, such as socks5://USER:PASSWORD@HOST:PORT or http://...;
@@ -109,7 +118,18 @@ def order_book(
     return OrderBook(
         [symbol],
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
+        options_of(
+            depth,
+            interval_ms,
+            group,
+            split=split,
+            within=within,
+            on=on,
+            times=times,
+            fees=fees,
+            net=net,
+            crossings=crossings,
+        ),
         timeout_s=timeout_s,
         record=record,
         feeds=_through(proxy, feeds),
@@ -127,8 +147,11 @@ def order_books(
     group: str | None = None,
     split: bool = False,
     within: str | None = None,
-    on: Literal["best"] | None = None,
+    on: Literal["best", "crossing"] | None = None,
     times: bool = False,
+    fees: Mapping[str, str] | None = None,
+    net: bool = False,
+    crossings: str | None = None,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     proxy: str | None = None,
@@ -151,7 +174,18 @@ def order_books(
     return OrderBooks(
         symbols,
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
+        options_of(
+            depth,
+            interval_ms,
+            group,
+            split=split,
+            within=within,
+            on=on,
+            times=times,
+            fees=fees,
+            net=net,
+            crossings=crossings,
+        ),
         merged=merged,
         timeout_s=timeout_s,
         record=record,
@@ -188,12 +222,16 @@ def options_of(
     within: str | None = None,
     on: str | None = None,
     times: bool = False,
+    fees: Mapping[str, str] | None = None,
+    net: bool = False,
+    crossings: str | None = None,
 ) -> BookOptions:
     """Check the options of a book.
 
     Raises:
         TypeError: An option has the wrong type.
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, or needs another one.
+        UnknownExchange: The fee table has an unknown name.
     """
     _require_number("interval_ms", interval_ms)
     if not 0 <= interval_ms <= INTERVAL_MS_MAX:
@@ -204,10 +242,65 @@ def options_of(
         raise TypeError(f'group must be decimal text such as "0.5", not {group!r}.')
     if not isinstance(within, str | None):
         raise TypeError(f'within must be decimal text such as "25", not {within!r}.')
-    if on not in (None, "best"):
-        raise ValueError(f'on must be "best" or None, not {on!r}.')
+    if on not in (None, BEST, CROSSING):
+        raise ValueError(f'on must be "best", "crossing" or None, not {on!r}.')
+    if fees is None and (net or crossings is not None):
+        raise ValueError(f"{'net' if net else 'crossings'} needs fees.")
+    if on == CROSSING and crossings is None:
+        raise ValueError('on="crossing" needs crossings.')
     View([], depth=depth, group=group, within=within)
-    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best", times)
+    return BookOptions(
+        depth,
+        group,
+        split or net,
+        interval_ms / 1_000,
+        within,
+        on,
+        times,
+        None if fees is None else _table(fees),
+        net,
+        None if crossings is None else _least(crossings),
+    )
+
+
+def _table(fees: Mapping[str, str]) -> TakerFees:
+    """Check a fee table.
+
+    Raises:
+        TypeError: It is not a mapping.
+        ValueError: A fee is invalid.
+        UnknownExchange: A name is unknown.
+    """
+    if not isinstance(fees, Mapping):
+        raise TypeError(f"fees must be a mapping of exchanges to percents as text, not {fees!r}.")
+    try:
+        return named_table(fees, name_of)
+    except ValueError as error:
+        raise ValueError(f"fees: {error}") from None
+
+
+def _least(percent: str) -> str:
+    try:
+        return least_profit(percent)
+    except ValueError as error:
+        raise ValueError(f"crossings: {error}") from None
+
+
+def fees_without(fees: TakerFees | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the exchanges for which a table has no fee.
+
+    Raises:
+        ValueError: It has no fee for any of them.
+    """
+    if fees is None:
+        return ()
+    found = fees_of(fees, names)
+    if not found.known:
+        raise ValueError(
+            f"fees: has no fee of any exchange of this book, which are {some(found.unknown)}; "
+            f'name them, or give "{OTHERS}", the fee of all that are not named.'
+        )
+    return found.unknown
 
 
 def _require_known(service: Mapping[str, Any]) -> None:
@@ -270,6 +363,7 @@ class OrderBooks:
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
         self._options = options
+        self._without_fee = fees_without(options.fees, self.exchanges)
         self._merged = merged
         self._timeout_s = timeout_s
         self._record = None if record is None else Path(record)
@@ -295,7 +389,11 @@ class OrderBooks:
             )
             await stack.enter_async_context(engine)
             groups = [self.exchanges] if self._merged else [(name,) for name in self.exchanges]
-            sources = [engine.source(symbol, names) for symbol in self.symbols for names in groups]
+            sources = [
+                engine.source(symbol, names, self._without_fee)
+                for symbol in self.symbols
+                for names in groups
+            ]
             await engine.first_books(self._timeout_s)
             self._engine, self._sources = engine, sources
             self._stack = stack.pop_all()
@@ -391,3 +489,45 @@ class OrderBook(OrderBooks):
         whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
         (book,) = self._snapshots(whole)
         return book.fill(direction, amount=amount, notional=notional)
+
+    def route(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+        fees: Mapping[str, str],
+        limit: Decimal | str | int | None = None,
+        exclude: Iterable[str] = (),
+        max_exchanges: int | None = None,
+        rules: Mapping[str, Rules] | None = None,
+    ) -> Route:
+        """Return the best split of an order after fees now, over the best 500 levels.
+
+        It does not depend on depth, step and fees of the book. See `OrderBookState.route`.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: What is paid or received after fees, instead of `amount`.
+            fees: Taker fees in percent as text, by exchange; "*" for all others.
+            limit: The worst price, before fees, that any order may take.
+            exclude: Exchanges that take no part.
+            max_exchanges: The most exchanges of the split.
+            rules: Lots and minimums by exchange; those not given are unknown.
+
+        Raises:
+            ValueError: A size, a fee or the limit is invalid.
+        """
+        whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
+        (book,) = self._snapshots(whole)
+        return book.route(
+            direction,
+            amount=amount,
+            notional=notional,
+            fees=fees,
+            limit=limit,
+            exclude=exclude,
+            max_exchanges=max_exchanges,
+            rules=rules,
+        )

@@ -5,7 +5,7 @@ Owns every socket and task: leaving the context closes all of them.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -21,7 +21,7 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
-from onebook.library.source import BookSource, ReaderQueue, Wiring
+from onebook.library.source import UNKNOWN_FEE, BookSource, ReaderQueue, Wiring
 from onebook.model import Reason
 from onebook.orderbook import Names, exchange_texts, meant, near_exchanges
 from onebook.rest import Rest
@@ -50,6 +50,18 @@ def names_of(exchanges: Names) -> tuple[str, ...]:
     if selection.unknown:
         raise _unknown(selection.unknown[0].strip().removeprefix("-"))
     return selection.among(EXCHANGES)
+
+
+def name_of(name: str) -> str:
+    """Return Onebook's name of an exchange.
+
+    Raises:
+        UnknownExchange: The name is unknown.
+    """
+    found = resolve(str(name).strip().lower())
+    if found is None:
+        raise _unknown(name)
+    return found
 
 
 def _unknown(asked: str) -> UnknownExchange:
@@ -131,12 +143,15 @@ class BookEngine:
             queue.close()
         await self._stack.aclose()
 
-    def source(self, symbol: str, names: Sequence[str]) -> BookSource:
-        """Open the books of a symbol on some exchanges."""
-        source = BookSource(symbol, names, self.books, self.clock.monotonic())
+    def source(
+        self, symbol: str, names: Sequence[str], without_fee: Collection[str] = ()
+    ) -> BookSource:
+        """Open the books of a symbol on some exchanges, except of those without a fee."""
+        source = BookSource(symbol, names, self.books, self.clock.monotonic(), without_fee)
         self._sources.append(source)
         for name in names:
-            self._look_up(source, name)
+            if name not in without_fee:
+                self._look_up(source, name)
         return source
 
     async def first_books(self, timeout_s: float) -> None:
@@ -203,7 +218,7 @@ class BookEngine:
     def _listed(self, name: str) -> None:
         """Search a list for instruments after it was read, or record that it could not be read."""
         for source in self._sources:
-            if name in source.missing:
+            if source.missing.get(name, UNKNOWN_FEE) != UNKNOWN_FEE:
                 self._look_up(source, name)
         self._stirred.set()
 

@@ -31,7 +31,7 @@ from onebook.feeds.recording import (
 )
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.library.book import DEPTH, options_of
+from onebook.library.book import DEPTH, fees_without, options_of
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
@@ -55,8 +55,11 @@ def replay(
     group: str | None = None,
     split: bool = False,
     within: str | None = None,
-    on: Literal["best"] | None = None,
+    on: Literal["best", "crossing"] | None = None,
     times: bool = False,
+    fees: Mapping[str, str] | None = None,
+    net: bool = False,
+    crossings: str | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
@@ -76,7 +79,18 @@ def replay(
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
-    options = options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times)
+    options = options_of(
+        depth,
+        interval_ms,
+        group,
+        split=split,
+        within=within,
+        on=on,
+        times=times,
+        fees=fees,
+        net=net,
+        crossings=crossings,
+    )
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
         None if symbols is None else symbols_of(symbols),
@@ -267,11 +281,12 @@ class Player:
             )
         names = tuple(tape.name for tape in tapes)
         groups = [names] if merged else [(name,) for name in names]
+        without_fee = fees_without(options.fees, names)
         sources = [
             source
             for symbol in dict.fromkeys(symbols or listed)
             for group in groups
-            if (source := self._source(symbol, group)) is not None
+            if (source := self._source(symbol, group, without_fee)) is not None
         ]
         self._unborn = sources
         self._books_wanted = len(sources)
@@ -314,7 +329,9 @@ class Player:
         while (update := self._queue.take()) is not None:
             yield update
 
-    def _source(self, symbol: str, names: Sequence[str]) -> BookSource | None:
+    def _source(
+        self, symbol: str, names: Sequence[str], without_fee: Sequence[str]
+    ) -> BookSource | None:
         found: Mapping[str, Instrument] = {
             each.exchange: each
             for tape in self._tapes
@@ -323,9 +340,10 @@ class Player:
         }
         if not found:
             return None
-        source = BookSource(symbol, tuple(found), self._books, 0.0)
-        for instrument in found.values():
-            self._wiring.attach(source, instrument)
+        source = BookSource(symbol, tuple(found), self._books, 0.0, without_fee)
+        for name, instrument in found.items():
+            if name not in without_fee:
+                self._wiring.attach(source, instrument)
         return source
 
 

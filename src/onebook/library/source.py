@@ -9,29 +9,42 @@ consumer gets the newest book, nothing is queued and nothing is delayed. Time co
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle
 from onebook.config import StreamSettings
 from onebook.core import View
-from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Naming, Observed
+from onebook.fees import TakerFees, fee_factors, fees_of
+from onebook.library.update import (
+    BestLevels,
+    BookUpdate,
+    ExchangeCondition,
+    Naming,
+    NetTerms,
+    Observed,
+)
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import BookTimes
+from onebook.streams.crossings import CrossingView
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
+from onebook.streams.options import BEST, CROSSING
 from onebook.streams.stream import Opening
 
 # A book that is offline for one of these reasons will not return soon.
-SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
+SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED, Reason.UNKNOWN_FEE)
+UNKNOWN_FEE: Final = (Reason.UNKNOWN_FEE, "")  # of an exchange that takes no part
 
 
 class BookOptions(NamedTuple):
     """Options of a shown book.
 
     Levels per side, price step, amounts by exchange, minimum interval, distance from the mid in
-    basis points, whether only a changed best level is an update, and whether updates have times.
+    basis points, "best" or "crossing" if only their changes are updates, whether updates have
+    times, taker fees by exchange, whether prices are after fees, and the minimum profit of
+    crossings in percent.
     """
 
     depth: int
@@ -39,8 +52,11 @@ class BookOptions(NamedTuple):
     split: bool
     interval_s: float
     within: str | None = None
-    on_best: bool = False
+    on: str | None = None
     times: bool = False
+    fees: TakerFees | None = None
+    net: bool = False
+    crossings: str | None = None
 
 
 class BookSource:
@@ -51,9 +67,17 @@ class BookSource:
         names: The exchanges, in the order of the update.
         books: The open books.
         opened_at: Monotonic seconds.
+        without_fee: Exchanges that take no part, because the fee table has no fee for them.
     """
 
-    def __init__(self, symbol: str, names: Sequence[str], books: Books, opened_at: float) -> None:
+    def __init__(
+        self,
+        symbol: str,
+        names: Sequence[str],
+        books: Books,
+        opened_at: float,
+        without_fee: Collection[str] = (),
+    ) -> None:
         self.symbol = symbol
         self.names = tuple(names)
         self.naming = Naming(names)
@@ -63,7 +87,9 @@ class BookSource:
         self.clean: set[BookReader] = set()  # `Wiring` notifies them of the next change
         self.pacing: set[BookReader] = set()  # changed, and waiting for the end of their interval
         # The reason, for exchanges without an instrument.
-        self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
+        self.missing: dict[str, tuple[Reason, str]] = {
+            name: UNKNOWN_FEE if name in without_fee else (Reason.SUBSCRIBING, "") for name in names
+        }
         self.conditions: tuple[ExchangeCondition, ...] = ()
         self._books = books
         self.refresh()
@@ -95,8 +121,11 @@ class BookSource:
     @property
     def unlisted(self) -> bool:
         """Whether no exchange lists the symbol."""
-        return len(self.missing) == len(self.names) and all(
-            reason is Reason.NOT_LISTED for reason, _ in self.missing.values()
+        reasons = {reason for reason, _ in self.missing.values()}
+        return (
+            len(self.missing) == len(self.names)
+            and Reason.NOT_LISTED in reasons
+            and reasons <= {Reason.NOT_LISTED, Reason.UNKNOWN_FEE}
         )
 
     @property
@@ -127,16 +156,29 @@ class BookReader:
         self._number = 0
         self._changes = 0  # number of changes of the shown books at the last merge
         self._conditions: tuple[ExchangeCondition, ...] | None = None
-        self._best = BestLevels(source.naming)
-        self._on_best = options.on_best
+        self._on = options.on
         self._times = options.times
         self._top = b""  # the best levels of the last merge
+        percents: list[str] | None = None
+        if options.fees is not None:
+            known = fees_of(options.fees, source.names).known
+            # An exchange without a fee has no instrument, so that its factor is never used.
+            percents = [known.get(name, "0") for name in source.names]
+        self._net: NetTerms | None = None
+        self._crossings: CrossingView | None = None
+        if percents is not None and options.net:
+            self._net = NetTerms(*fee_factors(percents), binned=options.group is not None)
+        if percents is not None and options.crossings is not None:
+            charged = dict(zip(source.names, percents, strict=True))
+            self._crossings = CrossingView(source.names, options.crossings, charged)
+        self._best = BestLevels(source.naming, self._net)
         self._view = View(
             source.names,
             depth=options.depth,
             group=options.group,
             split=options.split,
             within=options.within,
+            fees=percents if options.net else None,
         )
 
     def read(self, time_us: int, now: float) -> BookUpdate | None:
@@ -144,9 +186,12 @@ class BookReader:
         source = self.source
         source.clean.add(self)
         changed = self._view.merge(source.members.cores)
-        if self._on_best and changed:
+        if self._on == BEST and changed:
             before, self._top = self._top, self._view.top()
             changed = self._top != before
+        if self._crossings is not None:
+            crossed = self._crossings.merge(source.members)
+            changed = crossed if self._on == CROSSING else changed or crossed
         if not changed and source.conditions is self._conditions:
             self._changes = sum([book.changes for book in source.members.books])
             return None
@@ -157,6 +202,8 @@ class BookReader:
     def peek(self, time_us: int, now: float) -> BookUpdate:
         """Merge the current books, changed or not."""
         self._view.merge(self.source.members.cores)
+        if self._crossings is not None:
+            self._crossings.merge(self.source.members)
         return self._update(time_us, now)
 
     def _update(self, time_us: int, now: float) -> BookUpdate:
@@ -186,6 +233,8 @@ class BookReader:
             now,
             skipped,
             self._times_of(time_us, now) if self._times else None,
+            () if self._crossings is None else self._crossings.reports(source.members, now),
+            self._net,
         )
 
     def _times_of(self, time_us: int, now: float) -> BookTimes:

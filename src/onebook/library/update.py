@@ -12,10 +12,12 @@ from typing import Final, NamedTuple, overload
 from msgspec import Struct
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, LevelRow, Levels
-from onebook.fill import BookEnds, Direction, FillSide
+from onebook.crossings import CrossingReport
+from onebook.fill import BookEnds, Direction, FillSide, bits
 from onebook.model import Health, Reason
 from onebook.orderbook import (
     EXACT,
+    NEEDS_GROSS,
     NEEDS_SPLIT,
     BookLevel,
     BookLevels,
@@ -23,6 +25,7 @@ from onebook.orderbook import (
     BookTimes,
     ExchangeHealth,
     Horizon,
+    NetLevel,
     OrderBookState,
     only_exchange,
 )
@@ -50,6 +53,18 @@ class ExchangeCondition(NamedTuple):
 
 Observed = tuple[float, tuple[str | None, str | None]]  # when data last arrived, and the horizon
 UNSEEN: Final[Observed] = (0.0, (None, None))
+
+
+class NetTerms(NamedTuple):
+    """How net prices of a view relate to gross prices: net = gross x factor x 10^-scale.
+
+    `factors` has a pair for each member, for the bids and for the asks. With `binned`, levels are
+    bins of several prices and have no gross price.
+    """
+
+    scale: int
+    factors: Sequence[tuple[int, int]]
+    binned: bool
 
 
 # 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`.
@@ -192,13 +207,55 @@ class BookSide(BookLevels):
         return iter(parts)
 
 
+class NetSide(BookSide):
+    """One side of a net view: each level is a `NetLevel`, unless it is a bin."""
+
+    __slots__ = ("_factors", "_fee_scale")
+
+    def __init__(
+        self,
+        rows: bytes | list[LevelRow],
+        parts: bytes | list[int],
+        price_scale: int,
+        amount_scale: int,
+        naming: Naming,
+        *,
+        factors: Sequence[int],
+        fee_scale: int,
+    ) -> None:
+        super().__init__(rows, parts, price_scale, amount_scale, naming)
+        self._factors = factors
+        self._fee_scale = fee_scale
+
+    def __iter__(self) -> Iterator[BookLevel]:
+        scale = self._price_scale - self._fee_scale
+        rows = zip(super().__iter__(), self._ints(), strict=True)
+        for (price, amount, names, amounts), (net, _, members) in rows:
+            level = NetLevel(price, amount, names, amounts)
+            level.gross = tuple(
+                decimal(net // self._factors[member], scale) for member in bits(members)
+            )
+            yield level
+
+
+def side_of(levels: Levels, naming: Naming, net: NetTerms | None, *, asks: bool) -> BookSide:
+    """Return one side of merged levels."""
+    rows, parts = (levels.asks, levels.ask_parts) if asks else (levels.bids, levels.bid_parts)
+    prices, amounts = levels.price_scale, levels.amount_scale
+    if net is None or net.binned:
+        return BookSide(rows, parts, prices, amounts, naming)
+    factors = [pair[asks] for pair in net.factors]
+    return NetSide(rows, parts, prices, amounts, naming, factors=factors, fee_scale=net.scale)
+
+
 class BestLevels:
     """The best levels of one view, each decoded once, because they outlast many frames."""
 
-    __slots__ = ("_ask", "_ask_row", "_bid", "_bid_row", "_naming")
+    __slots__ = ("_ask", "_ask_row", "_bid", "_bid_row", "_naming", "_net")
 
-    def __init__(self, naming: Naming) -> None:
+    def __init__(self, naming: Naming, net: NetTerms | None = None) -> None:
         self._naming = naming
+        self._net = net
         self._bid: BookLevel | None = None
         self._ask: BookLevel | None = None
         self._bid_row: LevelRow | None = None
@@ -208,26 +265,19 @@ class BestLevels:
         """Return the best bid and ask, each None if absent (the hot path)."""
         bid, ask = levels.best_bid, levels.best_ask
         if bid is not self._bid_row:
-            self._bid = self._decoded(bid, levels, levels.bids, levels.bid_parts)
+            self._bid = self._decoded(bid, levels, asks=False)
             self._bid_row = bid
         if ask is not self._ask_row:
-            self._ask = self._decoded(ask, levels, levels.asks, levels.ask_parts)
+            self._ask = self._decoded(ask, levels, asks=True)
             self._ask_row = ask
         return self._bid, self._ask
 
-    def _decoded(
-        self,
-        row: LevelRow | None,
-        levels: Levels,
-        rows: bytes | list[LevelRow],
-        parts: bytes | list[int],
-    ) -> BookLevel | None:
+    def _decoded(self, row: LevelRow | None, levels: Levels, *, asks: bool) -> BookLevel | None:
         if row is None:
             return None
-        prices, amounts = levels.price_scale, levels.amount_scale
-        if parts:
-            return BookSide(rows, parts, prices, amounts, self._naming)[0]
-        return self._naming.level(row, prices, amounts)
+        if levels.ask_parts if asks else levels.bid_parts:
+            return side_of(levels, self._naming, self._net, asks=asks)[0]
+        return self._naming.level(row, levels.price_scale, levels.amount_scale)
 
 
 class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
@@ -236,8 +286,9 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the entire
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
     replay: by the recording's). `skipped` is the number of states of the book between this update
-        and the previous one, which the reader did not see. `times` is None unless requested.
-        `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
+    and the previous one, which the reader did not see. `times` is None unless requested.
+    `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
+    `crossings` are empty unless requested; in a snapshot, each has just begun.
     """
 
     symbol: str
@@ -252,6 +303,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     _now: float
     skipped: int = 0
     times: BookTimes | None = None
+    crossings: tuple[CrossingReport, ...] = ()
+    _net: NetTerms | None = None
 
     def __repr__(self) -> str:
         best = " / ".join(
@@ -266,16 +319,12 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     @property
     def bids(self) -> BookSide:
         """The bids, highest price first."""
-        levels = self._levels
-        scales = levels.price_scale, levels.amount_scale
-        return BookSide(levels.bids, levels.bid_parts, *scales, self._naming)
+        return side_of(self._levels, self._naming, self._net, asks=False)
 
     @property
     def asks(self) -> BookSide:
         """The asks, lowest price first."""
-        levels = self._levels
-        scales = levels.price_scale, levels.amount_scale
-        return BookSide(levels.asks, levels.ask_parts, *scales, self._naming)
+        return side_of(self._levels, self._naming, self._net, asks=True)
 
     @property
     def live(self) -> bool:
@@ -337,6 +386,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
         levels = self._levels
         if (levels.asks and not levels.ask_parts) or (levels.bids and not levels.bid_parts):
             raise ValueError(NEEDS_SPLIT)
+        if self._net is not None:
+            raise ValueError(NEEDS_GROSS)
         return self._naming.names, fill_side(levels, direction)
 
     def _fill_ends(self) -> Iterable[BookEnds]:

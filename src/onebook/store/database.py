@@ -607,7 +607,7 @@ class Outage:
         self._ended_at = 0  # number of the event that ended the last outage
 
     def began(self) -> int:
-        """Record the start of an operation; returns the value of `began` for its result."""
+        """Record the start of an operation; pass the returned number to `failed` or `succeeded`."""
         return self._events
 
     def failed(self, kind: Kind, reason: str, began: int) -> None:

@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 
 from onebook.core import View
-from onebook.crossings import Crossing, crossings
+from onebook.crossings import Crossing, CrossingReport, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL, decimal_text
+from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
 
@@ -36,13 +37,13 @@ class CrossingView:
     )
 
     def __init__(self, names: Sequence[str], least: str, fees: Mapping[str, str]) -> None:
-        percents = [fees[name] for name in names]
+        percents = [fees[exchange_of(name)] for name in names]
         self._names = names
         self._least = least
         self._fee_scale, self._factors = fee_factors(percents)
         self._view = View(names, depth=CROSSING_LEVELS_MAX, split=True, fees=percents)
         self._found: list[Crossing] = []
-        self._shown: dict[Pair, Crossing] = {}  # in the last update
+        self._shown: dict[Pair, Crossing] = {}  # in the last report
         self._since: dict[Pair, float] = {}
 
     def merge(self, members: StreamMembers) -> bool:
@@ -56,42 +57,42 @@ class CrossingView:
         changed, self._found = found != self._found, found
         return changed
 
-    def json(self, members: StreamMembers, now: float) -> bytes:
-        """Encode the crossings of the last merge, and those that ended since the last update."""
+    def reports(self, members: StreamMembers, now: float) -> tuple[CrossingReport, ...]:
+        """Report the crossings of the last merge, after those that ended since the last report."""
         shown = {(each.buy, each.sell): each for each in self._found[:CROSSINGS_MAX]}
         ended = [pair for pair in self._shown if pair not in shown]
-        rows = [_ended_json(pair, now - self._since.pop(pair)) for pair in ended]
+        reports = [
+            CrossingReport("ended", *pair, _ms(now - self._since.pop(pair)), None, None, None)
+            for pair in ended
+        ]
         for pair, crossing in shown.items():
             before = self._shown.get(pair)
             phase = "began" if before is None else "lasts" if before == crossing else "changed"
-            lasted_s = now - self._since.setdefault(pair, now)
-            rows.append(_crossing_json(crossing, phase, lasted_s, members, now))
+            lasted_ms = _ms(now - self._since.setdefault(pair, now))
+            ages = (members.age_ms(name, now) for name in pair)
+            reports.append(CrossingReport(phase, *pair, lasted_ms, crossing, *ages))
         self._shown = shown
-        return b"[%b]" % b",".join(rows)
+        return tuple(reports)
+
+    def json(self, members: StreamMembers, now: float) -> bytes:
+        """Encode `reports`; numbers are printed from exact decimals."""
+        return b"[%b]" % b",".join(map(_report_json, self.reports(members, now)))
 
 
-def _crossing_json(
-    crossing: Crossing, phase: str, lasted_s: float, members: StreamMembers, now: float
-) -> bytes:
-    """Encode a crossing; numbers are printed from exact decimals."""
-    ages = (
-        f'"{direction}_age_ms":{members.age_ms(name, now)}'
-        for direction, name in ((BUY, crossing.buy), (SELL, crossing.sell))
-    )
-    figures = (f'"{name}":{decimal_text(getattr(crossing, name))}' for name in _FIGURES)
-    pair = crossing.buy, crossing.sell
-    return b"{%b,%b}" % (_pair_json(pair, phase, lasted_s), ",".join((*figures, *ages)).encode())
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
 
 
-def _ended_json(pair: Pair, lasted_s: float) -> bytes:
-    return b"{%b}" % _pair_json(pair, "ended", lasted_s)
-
-
-def _pair_json(pair: Pair, phase: str, lasted_s: float) -> bytes:
-    buy, sell = map(_json, pair)
-    return b'"phase":"%b","buy":%b,"sell":%b,"lasted_ms":%d' % (
-        phase.encode(),
+def _report_json(report: CrossingReport) -> bytes:
+    buy, sell = map(_json, (report.buy, report.sell))
+    head = b'"phase":"%b","buy":%b,"sell":%b,"lasted_ms":%d' % (
+        report.phase.encode(),
         buy,
         sell,
-        round(lasted_s * 1_000),
+        report.lasted_ms,
     )
+    if report.crossing is None:
+        return b"{%b}" % head
+    figures = [f'"{name}":{decimal_text(getattr(report.crossing, name))}' for name in _FIGURES]
+    ages = f'"buy_age_ms":{report.buy_age_ms},"sell_age_ms":{report.sell_age_ms}'
+    return b"{%b,%b}" % (head, ",".join((*figures, ages)).encode())

@@ -29,6 +29,7 @@ from onebook.fill import (
     size_texts,
 )
 from onebook.routes import Order, Route, RouteSide, Rules, routes
+from onebook.streams.basket import exchange_of
 from onebook.streams.members import StreamMembers
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription
@@ -160,7 +161,7 @@ class RouteView:
     __slots__ = ("_factors", "_fee_scale", "_found", "_limit", "_names", "_sizes", "_view")
 
     def __init__(self, names: Sequence[str], sizes: FillSizes, fees: Mapping[str, str]) -> None:
-        percents = [fees[name] for name in names]
+        percents = [fees[exchange_of(name)] for name in names]
         self._names = names
         self._sizes = sizes
         self._limit = Decimal(sizes.limit) if sizes.limit else None
@@ -174,14 +175,17 @@ class RouteView:
         cores = members.cores
         if exclude:
             cores = [
-                None if name in exclude else core
+                None if exchange_of(name) in exclude else core
                 for name, core in zip(self._names, cores, strict=True)
             ]
         self._view.merge(cores)
         levels, ends = self._view.levels(), members.ends()
+        # The minimum notional of a converted order is in another currency.
         rules = {
-            each.exchange: order_rules(each.lot, each.least_amount, each.least_notional)
-            for each in members.instruments
+            name: order_rules(
+                each.lot, each.least_amount, "" if ":" in name else each.least_notional
+            )
+            for name, each in zip(members.names, members.instruments, strict=True)
             if each
         }
         found = tuple(
@@ -191,7 +195,7 @@ class RouteView:
                 sizes.amounts,
                 sizes.notionals,
                 self._names,
-                [end for end in ends if end.exchange not in exclude],
+                [end for end in ends if exchange_of(end.exchange) not in exclude],
                 rules,
                 sizes.max_exchanges or None,
             )

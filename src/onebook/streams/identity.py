@@ -261,7 +261,7 @@ class IdentityGuard:
     Args:
         books: The guard subscribes to their health.
         clock: Time and timers.
-        settings: The limit of deviation.
+        settings: The maximum deviation of a price.
         on_status: Called with each book whose health or mark changed.
     """
 

@@ -22,28 +22,56 @@ _json: Final = msgspec.json.encode
 class StreamMembers:
     """The instruments of a view, and their books that may be shown now."""
 
-    __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
+    __slots__ = (
+        "awaited",
+        "books",
+        "cores",
+        "instruments",
+        "live",
+        "names",
+        "shown",
+        "stale",
+        "stale_json",
+    )
 
     def __init__(self, names: Sequence[str], instruments: list[Instrument | None]) -> None:
         self.names = names
         self.instruments = instruments
         self.books: list[LiveBook] = []
+        self.shown: list[str] = []  # the names of `books`
         self.cores: list[Book | None] = []
         self.live = False
         self.awaited = False  # the first snapshot of one of them is pending
+        self.stale: list[int] = []  # positions of the exchanges that are left out
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
         """Refresh which books are live; needed whenever a health changed."""
         found = [books.get(each) if each is not None else None for each in self.instruments]
-        shown = [book if book is not None and self.shows(book) else None for book in found]
+        shown = [
+            book if book is not None and self.shows_as(name, book) else None
+            for name, book in zip(self.names, found, strict=True)
+        ]
         self.books = [book for book in shown if book is not None]
+        self.shown = [
+            name for name, book in zip(self.names, shown, strict=True) if book is not None
+        ]
         self.cores = [book.core if book is not None else None for book in shown]
         self.live = bool(self.books)
         self.awaited = any(book is not None and book.health is Health.SYNCING for book in found)
-        self.stale_json = _json(
-            [name for name, book in zip(self.names, shown, strict=True) if book is None]
-        )
+        self.stale = [at for at, book in enumerate(shown) if book is None]
+        self.stale_json = _json([self.names[at] for at in self.stale])
+
+    def needed(self) -> list[Instrument]:
+        """Return the instruments whose books the view needs, each once."""
+        return [each for each in self.instruments if each is not None]
+
+    def prepare(self) -> None:
+        """Bring `cores` up to date before a merge."""
+
+    def shows_as(self, name: str, book: LiveBook) -> bool:
+        """Return whether the book of a member is shown."""
+        return self.shows(book)
 
     def shows(self, book: LiveBook) -> bool:
         """Return whether a book is shown: it is live, and of the same coin as the others.
@@ -57,36 +85,48 @@ class StreamMembers:
         )
 
     def ages_json(self, now: float) -> bytes:
-        """Return the milliseconds since the last data of each live exchange."""
-        return _json(
-            {
-                book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
-                for book in self.books
-            }
-        )
+        """Return the milliseconds since the last data of each live member."""
+        return _json({name: self.age_ms(name, now) for name in self.shown})
+
+    def ages_ms(self, now: float) -> list[int]:
+        """Return the milliseconds since the last data of each member; -1 if it is not live."""
+        return [self.age_ms(name, now) if name in self.shown else -1 for name in self.names]
 
     def coverage_json(self) -> bytes:
-        """The horizon of each live exchange: its outermost known bid and ask, null for a complete
+        """The horizon of each live member: its outermost known bid and ask, null for a complete
         side."""
-        return b"{%b}" % b",".join(map(_coverage_json, self.books))
+        return b"{%b}" % b",".join(
+            _coverage_json(name, self.horizon_of(name, book))
+            for name, book in zip(self.shown, self.books, strict=True)
+        )
 
-    def age_ms(self, exchange: str, now: float) -> int:
-        """Milliseconds since the last data of a live exchange."""
-        (book,) = (each for each in self.books if each.instrument.exchange == exchange)
-        return max(0, round((now - book.updated_at) * 1_000))
+    def age_ms(self, name: str, now: float) -> int:
+        """Milliseconds since the last data of a live member."""
+        return age_of(self.books[self.shown.index(name)], now)
+
+    def horizon_of(self, name: str, book: LiveBook) -> tuple[str | None, str | None]:
+        """The horizon of a live member."""
+        return book.horizon()
 
     def ends(self) -> list[BookEnds]:
-        """The horizon of each live exchange, as values."""
+        """The horizon of each live member, as values."""
         return [
-            BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
+            BookEnds(name, *map(_price, self.horizon_of(name, book)))
+            for name, book in zip(self.shown, self.books, strict=True)
         ]
 
     def times_json(self, wall_us: int, now: float) -> bytes:
-        """The times of each live exchange, and of the merge; the object is left open."""
+        """The times of each live member, and of the merge; the object is left open."""
         members = {
-            book.instrument.exchange: _times(book.times(wall_us, now)) for book in self.books
+            name: _times(book.times(wall_us, now))
+            for name, book in zip(self.shown, self.books, strict=True)
         }
         return b'{"merged":%d,"exchanges":%b' % (wall_us, _json(members))
+
+
+def age_of(book: LiveBook, now: float) -> int:
+    """Milliseconds since the last data of a book."""
+    return max(0, round((now - book.updated_at) * 1_000))
 
 
 def _times(times: ExchangeTimes) -> dict[str, object]:
@@ -107,14 +147,10 @@ def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, st
     return Health.LIVE if shown else Health.STALE, *book.mark
 
 
-def _coverage_json(book: LiveBook) -> bytes:
-    """The horizon of one book; the core prints its exact prices."""
-    bid, ask = (each or "null" for each in book.horizon())
-    return b'%b:{"bids":%b,"asks":%b}' % (
-        _json(book.instrument.exchange),
-        bid.encode(),
-        ask.encode(),
-    )
+def _coverage_json(name: str, horizon: tuple[str | None, str | None]) -> bytes:
+    """The horizon of one member; the core prints its exact prices."""
+    bid, ask = (each or "null" for each in horizon)
+    return b'%b:{"bids":%b,"asks":%b}' % (_json(name), bid.encode(), ask.encode())
 
 
 def _price(text: str | None) -> Decimal | None:

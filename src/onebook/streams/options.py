@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
 from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS
+from onebook.streams.basket import QUOTES_MAX
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
@@ -22,6 +23,8 @@ BEST: Final = "best"
 CROSSING: Final = "crossing"
 FULL: Final = "full"
 DELTA: Final = "delta"
+JSON: Final = "json"
+PROTOBUF: Final = "protobuf"
 OBJECT: Final = "object"
 ARRAY: Final = "array"
 
@@ -39,9 +42,9 @@ def about(description: str, example: Any = UNSET, must_be: str = "", **limits: A
 class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
-    In a stream key `depth`, `split`, `group`, `fill`, `within` and `fees` are canonical, so that
-    equal views are one stream: `fees` has the fee of each of its exchanges. A new option is added
-    at the end with a false default, because ids of streams omit such options.
+    In a stream key `depth`, `split`, `group`, `fill`, `within`, `fees` and `quotes` are canonical,
+    so that equal views are one stream: `fees` has the fee of each of its exchanges. A new option is
+    added at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
@@ -115,8 +118,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     times: Annotated[
         bool,
         about(
-            "Add when the prices of each exchange were sent and received, the offset of its clock, "
-            "and when the update was merged and sent.",
+            "Add the times at which the prices of each exchange were sent and received, the "
+            "offset of its clock, and the times at which the update was merged and sent.",
             False,
         ),
     ] = False
@@ -147,5 +150,24 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             "text; 0 accepts any profit.",
             "0.05",
             'a percentage as decimal text, such as "0.05"',
+        ),
+    ] = None
+    quotes: Annotated[
+        Annotated[tuple[str, ...], Meta(max_length=QUOTES_MAX)] | None,
+        about(
+            "Quote currencies whose books are pooled into the symbol's own quote: each price is "
+            "converted through the live book of the two currencies, on the side and for the size "
+            "that would be used, with `fees` after the fee of that step. The name of a converted "
+            f"book in levels is exchange:quote. At most {QUOTES_MAX}.",
+            ["USDC", "USD"],
+            f'a list of at most {QUOTES_MAX} currencies, such as ["USDC", "USD"]',
+        ),
+    ] = None
+    encoding: Annotated[
+        Literal["json", "protobuf"] | None,
+        about(
+            "protobuf: updates are binary frames by the schema `/onebook.proto`, a fraction of the "
+            "size; replies, statuses and errors stay JSON. Absent or json: JSON.",
+            "protobuf",
         ),
     ] = None

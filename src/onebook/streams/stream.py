@@ -1,4 +1,4 @@
-"""One stream: a view of the live books of one symbol, and its updates as JSON.
+"""One stream: a view of the live books of one symbol, and its updates as JSON or protobuf.
 
 Every update names the exchanges whose books are left out.
 """
@@ -11,12 +11,14 @@ import msgspec
 from msgspec.structs import astuple
 
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
-from onebook.core import View
-from onebook.model import GIB_BYTES, Instrument
-from onebook.streams.crossings import CrossingView
-from onebook.streams.fill import FillView, RouteView
+from onebook.core import LEVELS_MAX, View
+from onebook.model import GIB_BYTES
+from onebook.streams.basket import BasketMembers, Lookup, exchange_of
+from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView
+from onebook.streams.fill import FILL_LEVELS_MAX, FillView, RouteView
 from onebook.streams.members import StreamMembers
-from onebook.streams.options import ARRAY, CROSSING, FULL, ViewOptions
+from onebook.streams.options import ARRAY, CROSSING, DELTA, FULL, PROTOBUF, ViewOptions
+from onebook.streams.packed import Content, PackedUpdates, answer, wrapped
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
 # interval, so that a loaded node keeps the pace.
@@ -29,11 +31,16 @@ THIRTY_DAYS_S: Final = 30 * 86_400
 IN_EVERY_ID: Final = 6  # options up to `group`; ids contain later ones only if chosen
 IN_EVERY_FILL: Final = 2  # the same of the members of `fill`
 
+NO_CONTENT: Final = Content((), (), b"")
+
 _json = msgspec.json.encode
 
 
 class StreamKey(NamedTuple):
-    """Identity of a stream: equal subscriptions share one. `exchanges` is sorted."""
+    """Identity of a stream: equal subscriptions share one.
+
+    `exchanges` is sorted; with the option `quotes` it has the members of the basket.
+    """
 
     symbol: str
     exchanges: tuple[str, ...]
@@ -63,6 +70,22 @@ def _named(option: object) -> object:
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
+
+
+def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
+    """Return the members of a stream."""
+    options = key.options
+    if not options.quotes:
+        return StreamMembers(key.exchanges, [lookup(each, key.symbol) for each in key.exchanges])
+    depth = options.depth
+    if options.fill is not None:
+        depth = max(depth, FILL_LEVELS_MAX)
+    if options.crossings is not None:
+        depth = max(depth, CROSSING_LEVELS_MAX)
+    if options.group is not None or options.coverage:
+        depth = LEVELS_MAX
+    fees = options.fees if isinstance(options.fees, dict) else None
+    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth)
 
 
 class Opening:
@@ -95,6 +118,8 @@ class Stream:
         "_head_full",
         "_head_short",
         "_on",
+        "_packed",
+        "_packed_content",
         "_stale_json",
         "_stamp",
         "_times",
@@ -123,7 +148,7 @@ class Stream:
     def __init__(
         self,
         key: StreamKey,
-        instruments: list[Instrument | None],
+        members: StreamMembers,
         opened_at: float,
         stamp: Callable[[int], str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -137,8 +162,10 @@ class Stream:
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.options.interval_ms / 1_000
-        self.members = StreamMembers(key.exchanges, instruments)
+        self.members = members
         self.view: View | None = None  # created when first due: idle streams have no merged levels
+        self._packed: PackedUpdates | None = None  # with `encoding: protobuf`
+        self._packed_content = NO_CONTENT
         self.fills: FillView | RouteView | None = None
         self.crossings: CrossingView | None = None
         self.users = 0
@@ -184,6 +211,12 @@ class Stream:
 
     def full_for(self, message_id: str | int | float | None) -> bytes:
         """The whole book of the last update as the answer to one client's message."""
+        if self._packed is not None:
+            found = self._packed.whole(self.update_number, self._packed_content, message_id)
+            return found or wrapped(self._full_json(message_id))
+        return self._full_json(message_id)
+
+    def _full_json(self, message_id: str | int | float | None) -> bytes:
         head = self._head_full
         if message_id is not None:
             head += b',"id":' + _json(message_id)
@@ -194,8 +227,12 @@ class Stream:
         """Merge the current books; returns whether the view changed."""
         if self.view is None:
             self.view = _view(self.key)
+            if self.key.options.encoding == PROTOBUF:
+                with_changes = self.key.options.mode == DELTA and self._on is None
+                self._packed = PackedUpdates(self.view, with_changes=with_changes)
             self.fills = _fills(self.key)
             self.crossings = _crossings(self.key)
+        self.members.prepare()
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
             changed |= self.fills.merge(self.members)
@@ -210,14 +247,20 @@ class Stream:
         # Levels and stale names must match: a slow client may get this update later.
         same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
-        self._extras = _extras(self.members, self.key.options, now, self.fills, self.crossings)
-        if self.key.options.times:
+        options = self.key.options
+        more = _more(self.members, options, now, self.fills, self.crossings)
+        self._extras = _ages(self.members, options, now) + more
+        if options.times:
             moment = self._clock.wall_us(), self._clock.monotonic()
             self._times = b',"times":' + self.members.times_json(*moment)
         self.update_number += 1
         self.timestamp = self._stamp(wall_us).encode()
         self._full = None
-        if self.key.options.mode == FULL:
+        if self._packed is not None:
+            self._packed_content = _content(self.members, options, now, more + self._sent())
+            changes = self._packed.advance(self.update_number, wall_us, self._packed_content)
+            return changes or self.full()
+        if options.mode == FULL:
             return self.full()
         if self._on is not None:
             is_short = same_members and self.update_number > 1
@@ -278,40 +321,70 @@ class BookRequest:
     def encode(self, wall_us: int, now: float) -> bytes:
         """The current book, as `aggregated_orderbook_data`."""
         view = _view(self.key)
+        self.members.prepare()
         view.merge(self.members.cores)
-        head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
-            _json(self.key.symbol),
-            self._stamp(wall_us).encode(),
-        )
-        if self.message_id is not None:
-            head += b',"id":' + _json(self.message_id)
         fills = _fills(self.key)
         if fills is not None:
             fills.merge(self.members)
         crossings = _crossings(self.key)
         if crossings is not None:
             crossings.merge(self.members)
-        extras = _extras(self.members, self.key.options, now, fills, crossings)
-        if self.key.options.times:
+        options = self.key.options
+        more = _more(self.members, options, now, fills, crossings)
+        if options.times:
             times = self.members.times_json(wall_us, now)
-            extras += b',"times":%b,"sent":%d}' % (times, wall_us)
+            more += b',"times":%b,"sent":%d}' % (times, wall_us)
+        if options.encoding == PROTOBUF:
+            content = _content(self.members, options, now, more)
+            packed = answer(
+                view,
+                self.key.symbol,
+                self.key.exchanges,
+                content,
+                time_us=wall_us,
+                message_id=self.message_id,
+            )
+            return packed or wrapped(self._as_json(view, more, wall_us, now))
+        return self._as_json(view, more, wall_us, now)
+
+    def _as_json(self, view: View, more: bytes, wall_us: int, now: float) -> bytes:
+        head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
+            _json(self.key.symbol),
+            self._stamp(wall_us).encode(),
+        )
+        if self.message_id is not None:
+            head += b',"id":' + _json(self.message_id)
+        extras = _ages(self.members, self.key.options, now) + more
         tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 
 
-def _extras(
+def _content(members: StreamMembers, options: ViewOptions, now: float, more: bytes) -> Content:
+    """What a binary update has besides levels; `more` are the optional members of `data`."""
+    ages = members.ages_ms(now) if options.ages else ()
+    return Content(members.stale, ages, b"{%b}" % more[1:] if more else b"")
+
+
+def _ages(members: StreamMembers, options: ViewOptions, now: float) -> bytes:
+    """The member `ages` of `data`, if it was requested."""
+    return b',"ages":' + members.ages_json(now) if options.ages else b""
+
+
+def _more(
     members: StreamMembers,
     options: ViewOptions,
     now: float,
     fills: FillView | RouteView | None,
     crossings: CrossingView | None,
 ) -> bytes:
-    """The optional members of `data`: ages, coverage, fill, crossings."""
-    ages = b',"ages":' + members.ages_json(now) if options.ages else b""
+    """The other optional members of `data`: coverage, fill, crossings, conversions."""
     coverage = b',"coverage":' + members.coverage_json() if options.coverage else b""
     fill = b',"fill":' + fills.json(members, now) if fills is not None else b""
     crossed = b',"crossings":' + crossings.json(members, now) if crossings is not None else b""
-    return ages + coverage + fill + crossed
+    converted = b""
+    if isinstance(members, BasketMembers):
+        converted = b',"conversions":' + members.conversions_json(now)
+    return coverage + fill + crossed + converted
 
 
 def _view(key: StreamKey) -> View:
@@ -331,7 +404,7 @@ def _percents(key: StreamKey) -> list[str]:
     """Return the fee of each exchange of a net view."""
     fees = key.options.fees
     assert isinstance(fees, dict)  # `net` needs fees, and a key has the table itself
-    return [fees[name] for name in key.exchanges]
+    return [fees[exchange_of(name)] for name in key.exchanges]
 
 
 def _fills(key: StreamKey) -> FillView | RouteView | None:

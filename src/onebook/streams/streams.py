@@ -16,7 +16,7 @@ No sockets and no event loop: time and timers come from a `Clock`; the gateway's
 import heapq
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -25,10 +25,11 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
-from onebook.model import Health, Instrument
+from onebook.model import Health, Instrument, Reason
+from onebook.streams.basket import BasketMembers, exchange_of, symbol_of
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
-from onebook.streams.stream import BookRequest, Stream, StreamKey
+from onebook.streams.stream import BookRequest, Stream, StreamKey, members_of
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
@@ -176,7 +177,7 @@ class Streams:
         if stream is None:
             now = self._clock.monotonic()
             stream = self._open[key] = Stream(
-                key, self._instruments(key), now, self._stamp, self._clock
+                key, self._members(key), now, self._stamp, self._clock
             )
             stream.owner = owner
             self._join(stream)
@@ -203,7 +204,7 @@ class Streams:
             return
         del self._open[stream.key]
         stream.due = stream.view = stream.fills = None
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._detach(stream, instrument)
 
     def fetch(
@@ -219,13 +220,13 @@ class Streams:
         function that cancels the request.
         """
         now = self._clock.monotonic()
-        members = StreamMembers(key.exchanges, self._instruments(key))
+        members = self._members(key)
         request = BookRequest(
             key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
         )
         request.due = now
         self._requests_open += 1
-        for instrument in _known(members):
+        for instrument in members.needed():
             self._supervisor.acquire(instrument)
             self._requests.setdefault(instrument, set()).add(request)
         self._answer_or_plan(request, now)
@@ -267,10 +268,13 @@ class Streams:
             statuses = [self._status(book, shown=shown) for shown in (False, True)]
             now = self._clock.monotonic()
             for stream in tuple(streams):
-                self.publisher.status(stream, statuses[stream.members.shows(book)])
+                if not stream.key.options.quotes:
+                    self.publisher.status(stream, statuses[stream.members.shows(book)])
                 if book.health is Health.OFFLINE:
                     self._follow_lists(stream)
                 self._reschedule(stream, now)
+                for status in self._member_statuses(stream):
+                    self.publisher.status(stream, status)
             self._arm(now)
         requests = self._requests.get(instrument)
         if requests:
@@ -300,7 +304,7 @@ class Streams:
     # The queue
 
     def _join(self, stream: Stream) -> None:
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._attach(stream, instrument)
         stream.members.refresh(self._books)
         now = self._clock.monotonic()
@@ -320,17 +324,22 @@ class Streams:
 
     def _follow_lists(self, stream: Stream) -> None:
         """Replace instruments of the stream that exchanges have relisted."""
-        held, followed = stream.members.instruments, False
-        for at, listed in enumerate(self._instruments(stream.key)):
-            before = held[at]
-            if listed is None or listed is before:
-                continue
-            held[at], followed = listed, True
-            if before is not None:
-                self._detach(stream, before)
-            self._attach(stream, listed)
-        if followed:
-            self._reschedule(stream, self._clock.monotonic())
+        before = stream.members.needed()
+        for members, symbol in _groups(stream):
+            for at, name in enumerate(members.names):
+                listed = self._catalogue.instrument(exchange_of(name), symbol_of(name, symbol))
+                if listed is not None:
+                    members.instruments[at] = listed
+        after = stream.members.needed()
+        if after == before:
+            return
+        for instrument in before:
+            if instrument not in after:
+                self._detach(stream, instrument)
+        for instrument in after:
+            if instrument not in before:
+                self._attach(stream, instrument)
+        self._reschedule(stream, self._clock.monotonic())
 
     def _wake(self, waiting: set[Stream], now: float) -> None:
         for stream in waiting:
@@ -408,7 +417,7 @@ class Streams:
 
     def _publish(self, stream: Stream, now: float) -> None:
         due, stream.due = stream.due, None
-        for instrument in _known(stream.members):
+        for instrument in stream.members.needed():
             self._clean[instrument].add(stream)
         stream.merged_at = now
         if stream.merge() or stream.forced:
@@ -455,7 +464,7 @@ class Streams:
             return
         request.due = None
         self._requests_open -= 1
-        for instrument in _known(request.members):
+        for instrument in request.members.needed():
             self._requests[instrument].discard(request)
             if not self._requests[instrument]:
                 del self._requests[instrument]
@@ -484,25 +493,50 @@ class Streams:
             self._handle.cancel()
             self._handle = None
 
-    def _instruments(self, key: StreamKey) -> list[Instrument | None]:
-        return [self._catalogue.instrument(each, key.symbol) for each in key.exchanges]
+    def _members(self, key: StreamKey) -> StreamMembers:
+        return members_of(key, self._catalogue.instrument)
 
     def marks(self, stream: Stream) -> list[bytes]:
         """Statuses of the live members that have a mark, for a new subscriber."""
-        found = map(self._books.get, _known(stream.members))
+        members = stream.members
+        if isinstance(members, BasketMembers):
+            return [
+                self._state_json(book.instrument, members.state_of(name, book), name, stream)
+                for name, book in self._marked(members)
+            ]
+        return [self._status(book, shown=members.shows(book)) for _, book in self._marked(members)]
+
+    def _marked(self, members: StreamMembers) -> Iterator[tuple[str, LiveBook]]:
+        for name, instrument in zip(members.names, members.instruments, strict=True):
+            book = None if instrument is None else self._books.get(instrument)
+            if book is not None and book.mark is not None and book.health is Health.LIVE:
+                yield name, book
+
+    def _member_statuses(self, stream: Stream) -> list[bytes]:
+        """Statuses of the members of a basket whose state has changed."""
+        if not isinstance(stream.members, BasketMembers):
+            return []
         return [
-            self._status(book, shown=stream.members.shows(book))
-            for book in found
-            if book is not None and book.mark is not None and book.health is Health.LIVE
+            self._state_json(instrument, state, name, stream)
+            for name, instrument, state in stream.members.changed_states(self._books)
         ]
 
     def _status(self, book: LiveBook, *, shown: bool) -> bytes:
-        state, reason, detail = condition(book, shown=shown)
-        instrument = book.instrument
+        return self._state_json(book.instrument, condition(book, shown=shown))
+
+    def _state_json(
+        self,
+        instrument: Instrument,
+        found: tuple[Health, Reason | None, str],
+        member: str = "",
+        stream: Stream | None = None,
+    ) -> bytes:
+        """Encode the state of a book, or of a member of a basket, as an `exchange_status`."""
+        state, reason, detail = found
         status = {
             "type": "exchange_status",
-            "symbol": instrument.symbol,
-            "exchange": instrument.exchange,
+            "symbol": instrument.symbol if stream is None else stream.key.symbol,
+            "exchange": member or instrument.exchange,
             "state": state,
             "reason": reason or "",
             "detail": detail,
@@ -511,5 +545,10 @@ class Streams:
         return _json(status | {"via": instrument.via} if instrument.via else status)
 
 
-def _known(members: StreamMembers) -> list[Instrument]:
-    return [each for each in members.instruments if each is not None]
+def _groups(stream: Stream) -> list[tuple[StreamMembers, str]]:
+    """Return the members of a stream, and those of its conversions, with their symbols."""
+    members = stream.members
+    found = [(members, stream.key.symbol)]
+    if isinstance(members, BasketMembers):
+        found += [(each.books, each.step.symbol) for each in members.steps]
+    return found

@@ -531,7 +531,7 @@ class ExportJobs:
             if number < DOWNLOAD_TRIES:
                 await self.clock.sleep(DOWNLOAD_WAIT_S * number)
         raise account.failed(
-            f"has put the export of {piece.label} on a host that cannot be reached."
+            f"stored the export of {piece.label} on a host that cannot be reached."
         )
 
     async def _copy(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from onebook.core import canonical, texts
@@ -173,6 +174,14 @@ def as_money(currency: str | None, amount: str | None) -> Money | None:
     if currency is None or amount is None:
         return None
     return money(currency, amount.removeprefix("-"))
+
+
+def moved_by(currency: str, amount: str) -> Money | UnsetType:
+    """A signed amount as an unsigned amount of money; UNSET for zero."""
+    if amount == "0":
+        return UNSET
+    text = amount[1:] if amount[0] == "-" else amount
+    return Money(currency, Raw(text), text)
 
 
 def first_fee(fees: tuple[Fee, ...]) -> Money | None:

@@ -13,6 +13,7 @@ import asyncio
 import heapq
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from onebook.transactions.adapter import EventRow, Page, SourceFailed
@@ -28,6 +29,9 @@ NOTHING_LEFT_MS: Final = -(1 << 61)
 NOT_STARTED_MS: Final = 1 << 61
 READY_MAX: Final = 500
 HELD_MAX: Final = 5_000  # rows of several walkers that wait for the slowest one
+
+_at_ms: Final = attrgetter("at_ms")
+_newest_ms: Final = attrgetter("newest_ms")
 
 Keyed = tuple[RecordKey, Record]
 Join = Callable[[list[list[EventRow]]], Awaitable[Page]]
@@ -75,7 +79,7 @@ class EventGroup:
         """The rows in order of time."""
         rows = list(self.rows.values())
         if len(rows) > 1:
-            rows.sort(key=lambda row: -row.at_ms)
+            rows.sort(key=_at_ms, reverse=True)
         return rows
 
 
@@ -121,13 +125,15 @@ class Joiner:
         held: dict[str, list[EventGroup]] = {}
         last_ms = watermark_ms + self._span_ms
         for key, groups in self._groups.items():
-            left = [each for each in groups if each.newest_ms <= last_ms]
-            if left:
-                held[key] = left
-            if len(left) < len(groups):
-                done += [each for each in groups if each.newest_ms > last_ms]
+            for each in groups:
+                if each.newest_ms > last_ms:
+                    done.append(each)
+                elif key in held:
+                    held[key].append(each)
+                else:
+                    held[key] = [each]
         self._groups = held
-        done.sort(key=lambda each: -each.newest_ms)
+        done.sort(key=_newest_ms, reverse=True)
         passed_on = self._passed_on
         for each in done:
             for row_id in each.rows:

@@ -79,7 +79,7 @@ KINDS: Final = {
     "fiat": "Government-issued money: a bank payment or a card purchase.",
     "premarket": "A trade of a coin before its listing.",
     "adjustment": "A correction by the exchange: migrations, removals, clawbacks.",
-    "other": "The exchange's type is unknown; it is in `native_type`, and is counted.",
+    "other": "The exchange's type is unknown; `native_type` has its name.",
 }
 
 

@@ -634,7 +634,7 @@ class Run:
         return self._account.pending_exports
 
     def nothing_but_failure(self) -> SourceFailed | None:
-        """The failure of the answer if the account, or every source before any record, failed."""
+        """The failure of the answer if nothing could be read; see `raise_if_nothing`."""
         if self.fatal is not None:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
@@ -645,7 +645,7 @@ class Run:
         if self.cut_off and not self.totals.count and not self._advanced():
             return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
-                f"{self.display} returned nothing before the deadline of the answer.",
+                f"{self.display} did not respond before the deadline.",
                 retryable=True,
             )
         return None

@@ -23,7 +23,7 @@ class Cutter:
         source: The source to read.
         from_ms: The oldest time to read, inclusive.
         to_ms: The newest time to read, exclusive: the origin of the grid.
-        below_ms: Only windows before this time are still to be read, exclusive.
+        below_ms: Windows from this time on have been read already.
     """
 
     def __init__(self, source: Source, *, from_ms: int, to_ms: int, below_ms: int) -> None:

@@ -5,7 +5,7 @@
 
 from binascii import crc32
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, dropwhile, groupby, islice, takewhile, zip_longest
 from operator import itemgetter
 from typing import Final
@@ -99,6 +99,21 @@ class Book:
         self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
         self._put(sides)
         return self._check_top()
+
+    def fill(
+        self,
+        price_scale: int,
+        amount_scale: int,
+        sides: tuple[Levels, Levels],
+        ends: Sequence[int | None],
+    ) -> None:
+        """Replace the book by levels as integers at these scales, and their outermost prices."""
+        self.clear()
+        self.price_scale, self.amount_scale = price_scale, amount_scale
+        self._bounds = [*ends]
+        for levels, prices, found in zip(self._levels, self._prices, sides, strict=True):
+            levels.update(found)
+            prices.extend(sorted(levels))
 
     def overlay(self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS) -> str | None:
         """Show this best bid and ask over the levels in merged views, until `uncover`.

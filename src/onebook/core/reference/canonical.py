@@ -73,7 +73,7 @@ def show(value: Decimal) -> str:
     text = str(value)  # twice as fast as format(), and equal except for exponents
     if "E" in text or "e" in text:
         text = format(value, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return text if text[-1] != "0" or "." not in text else text.rstrip("0").rstrip(".")
 
 
 def _text(value: Any) -> str:

@@ -43,8 +43,12 @@ class BookLike(Protocol):
         """Decimals of its amount mantissas."""
         ...
 
-    def bins(self, side: int, step: int, count: int) -> Iterable[tuple[int, int]]:
+    def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]:
         """Return up to `count` bids (0) or asks (1) binned by a price step, best first."""
+        ...
+
+    def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
+        """Return the outermost known bid and ask price."""
         ...
 
 
@@ -185,13 +189,67 @@ class View:
 
     def delta(self, head: bytes, tail: bytes) -> bytes | None:
         """Return `head`, the changes of the last merge, and `tail`; None after the first merge."""
+        changes = self.changes()
+        return None if changes is None else self._document(head, changes, tail)
+
+    def changes(self) -> MergedState | None:
+        """Return the levels that the last merge changed; None after the first merge."""
         if self._before is None:
             return None
         bids = self._changes(self._before.bids, self._now.bids)
         bids.sort(key=_price, reverse=True)
         asks = self._changes(self._before.asks, self._now.asks)
         asks.sort(key=_price)
-        return self._document(head, MergedState(bids, asks), tail)
+        return MergedState(bids, asks)
+
+    # What `Packer` encodes
+
+    @property
+    def sides(self) -> MergedState:
+        """The levels of the last merge."""
+        return self._now
+
+    @property
+    def price_scale(self) -> int:
+        """Decimals of delivered prices."""
+        return self._price_scale
+
+    @property
+    def amount_scale(self) -> int:
+        """Decimals of delivered amounts."""
+        return self._amount_scale
+
+    @property
+    def fee_scale(self) -> int:
+        """Decimals that fees add to prices."""
+        return self._fees.scale
+
+    @property
+    def price_unit(self) -> int:
+        """What a price of `sides` is divided by to have `price_scale` decimals."""
+        unit: int = 10 ** (self._scale - self._price_scale)
+        return unit
+
+    @property
+    def split(self) -> bool:
+        """Whether levels have the amount of each exchange."""
+        return self._split
+
+    @property
+    def gross(self) -> bool:
+        """Whether levels have the price of each exchange before its fee."""
+        return self._gross
+
+    @property
+    def shows_members(self) -> bool:
+        """Whether levels name their exchanges."""
+        return self._split or not self._arrays
+
+    def gross_price(self, level: MergedLevel, member: int, side: int) -> int:
+        """Return the price of a member before its fee, of as many decimals as it has."""
+        price = level.price // self._fees.factors[member][side]
+        unit: int = 10 ** (SCALE_MAX - self._price_scale + self._fees.scale)
+        return price // unit
 
     def top(self) -> bytes:
         """Return the best level of each side as JSON members, null for an empty side."""
@@ -209,7 +267,7 @@ class View:
 
     def levels(self) -> Levels:
         """Return the merged levels as integers: see `Levels`."""
-        prices, amounts = 10 ** (self._scale - self._price_scale), self._amount_unit
+        prices, amounts = 10 ** (self._scale - self._price_scale), self.amount_unit
         bids, asks = ([_row(level, prices, amounts) for level in side] for side in self._now)
         bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
         best = (rows[0] if rows else None for rows in (bids, asks))
@@ -218,14 +276,15 @@ class View:
         )
 
     @property
-    def _amount_unit(self) -> int:
+    def amount_unit(self) -> int:
+        """What an amount of `sides` is divided by to have `amount_scale` decimals."""
         unit: int = 10 ** (SCALE_MAX - self._amount_scale)
         return unit
 
     def _parts(self, side: list[MergedLevel]) -> Iterator[int]:
         if self._split:
             for level in side:
-                yield from (part // self._amount_unit for _, part in level.parts)
+                yield from (part // self.amount_unit for _, part in level.parts)
 
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
         """Merge a side; reads at most as many bins of each member as the view shows levels."""

@@ -66,7 +66,7 @@ def faults(names: Collection[str]) -> Iterator[str]:
 def _fault(name: str) -> str:
     native = resolve(name)
     if native is not None:
-        return f"{name!r} has a connector of Onebook ({native}), which is used instead; remove it."
+        return f"{name!r} has a native connector ({native}); remove it from this list."
     known = library().exchanges
     if name not in known:
         usable = ", ".join(each for each in known if resolve(each) is None)

@@ -23,9 +23,9 @@ The id of an event is derived from the smallest ledger id of its rows.
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, show
@@ -62,6 +62,7 @@ from onebook.transactions.mapping import (
     direction_of,
     first_fee,
     holder_of,
+    moved_by,
     text,
 )
 from onebook.transactions.record import (
@@ -75,11 +76,9 @@ from onebook.transactions.record import (
     RecordView,
     TradedMarket,
     Transfer,
-    money,
 )
 
 JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, rows of an adjustment seconds
-EXCHANGES: Final = frozenset({TRADE, CONVERSION})
 TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
 EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
 DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
@@ -124,21 +123,21 @@ def records_of(
     if len(group) > 1:  # rows of one time come in any order, and the records may not depend on it
         group = sorted(group, key=_place)
     records: list[Record] = []
-    booked: dict[str, tuple[Record, str]] = {}  # by row: its event, and the id of its line
+    lines: dict[str, Record] = {}  # by row
     for record, entries in events_of(group, context, details):
+        event, kind = record.transactionId, record.type
         records.append(record)
         for entry, line in zip(entries, record.related, strict=False):
-            booked[entry.id] = record, line
+            lines[entry.id] = _line(entry, context, line, event, kind)
     for entry in group:
-        found = booked.get(entry.id)
-        if found is not None:
-            event, line = found
-            records.append(_line(entry, context, line, event.transactionId, event.type))
-        else:  # it reverses a deposit or withdrawal; that record is where the original was booked
+        found = lines.get(entry.id)
+        if found is None:
+            # It reverses a deposit or withdrawal; that record is where the original was booked.
             meaning = meaning_of(entry.type, "", True)
             taken_back = fund_id(context, entry.type, entry.refid or entry.id)
             line = line_id(context, entry)
-            records.append(_line(entry, context, line, taken_back, meaning.type))
+            found = _line(entry, context, line, taken_back, meaning.type)
+        records.append(found)
     return records
 
 
@@ -152,18 +151,19 @@ def events_of(
 ) -> list[Event]:
     """The events of one group of rows."""
     first = group[0]
-    if first.type in TRADED and len({entry.type for entry in group}) > 1:
+    kind = first.type
+    if kind in TRADED and len({entry.type for entry in group}) > 1:
         parts = [[e for e in group if e.type == kind] for kind in sorted(TRADED)]
         return [event for part in parts if part for event in events_of(part, context, details)]
-    if first.type in FUNDS:
+    if kind in FUNDS:
         return funds(group, context, details)
     meaning = first.meaning
-    if meaning in EXCHANGES or (first.type in EXCHANGED and len(group) > 1):
+    if meaning is TRADE or meaning is CONVERSION or (kind in EXCHANGED and len(group) > 1):
         return _exchange(group, meaning, context, details)
     if len(group) > 1:
         if meaning is TRANSFER and (move := _move(group, context)) is not None:
             return [move]
-        if first.type == "adjustment" and _migrates(group):
+        if kind == "adjustment" and _migrates(group):
             return _exchange(group, CONVERSION, context, details)
     return [_single(entry, context, details) for entry in group]
 
@@ -174,7 +174,7 @@ def events_of(
 def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_type: str) -> Record:
     """Map a row to a line of its asset's ledger: the change, and the balances before and after."""
     meaning, currency = entry.meaning, entry.currency
-    amount, change, after = entry.unsigned, entry.change, entry.balance
+    moved, change, after = entry.moved, entry.change, entry.balance
     pattern = _line_pattern(
         context.environment,
         meaning,
@@ -185,8 +185,7 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         event_type,
     )
     fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
-    moved: Money | UnsetType = UNSET if amount == "0" else money(currency, amount)
-    incoming = entry.incoming
+    words, incoming = pattern.description, entry.incoming
     return replace(
         pattern,
         transactionId=line,
@@ -194,9 +193,9 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         sentCurrency=UNSET if incoming else moved,
         receivedCurrency=moved if incoming else UNSET,
         fee=first_fee(fees) if fees else None,
-        description=Description(TITLES[LINE], f"{pattern.description.desc} {change} {currency}"),
+        description=Description(words.title, f"{words.desc} {change} {currency}"),
         datetime=iso(entry.at_ms),
-        amount=unsigned(change) if fees else amount,
+        amount=unsigned(change),
         balance=Balance(
             before=None if after is None else difference(after, change),
             after=after,
@@ -238,33 +237,43 @@ def _line_pattern(
 # Exchanges --------------------------------------------------------------------------------------
 
 
-class TradeLeg(NamedTuple):
+class TradeLeg(Struct, frozen=True, gc=False):
     """The rows of one asset id in an exchange, and the sum of their amounts."""
 
-    entries: tuple[LedgerRow, ...]
+    entries: Sequence[LedgerRow]
     currency: str
     amount: str
-    unsigned: str
+    moved: Money
+
+    @property
+    def unsigned(self) -> str:
+        """The amount without its sign."""
+        return self.moved.amount_str
 
 
 def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], list[LedgerRow]]:
     """The legs given and received, and the other rows: fees, and rows that cancel out."""
     by_asset: dict[str, list[LedgerRow]] = {}
     for entry in group:
-        by_asset.setdefault(entry.native, []).append(entry)
+        native = entry.native
+        if native in by_asset:
+            by_asset[native].append(entry)
+        else:
+            by_asset[native] = [entry]
     given: list[TradeLeg] = []
     received: list[TradeLeg] = []
     rest: list[LedgerRow] = []
     for entries in by_asset.values():
-        amount, currency = entries[0].amount, entries[0].currency
+        first = entries[0]
+        amount, currency, moved = first.amount, first.currency, first.moved
         if len(entries) > 1:
             amount = show(add(*(Decimal(entry.amount) for entry in entries)))
-        if amount == "0" or currency == CREDITS:
+            moved = moved_by(currency, amount)
+        if not moved or currency == CREDITS:
             rest += entries
-        elif amount[0] == "-":
-            given.append(TradeLeg(tuple(entries), currency, amount, amount[1:]))
         else:
-            received.append(TradeLeg(tuple(entries), currency, amount, amount))
+            leg = TradeLeg(entries, currency, amount, moved)
+            (given if amount[0] == "-" else received).append(leg)
     return given, received, rest
 
 
@@ -272,13 +281,13 @@ def _exchange(
     group: Sequence[LedgerRow], meaning: Meaning, context: RowContext, details: GroupDetails
 ) -> list[Event]:
     given, received, rest = _legs(group)
-    at_ms = max([entry.at_ms for entry in group])
-    events: list[Event] = []
+    at_ms = group[0].at_ms
     if len(given) == len(received) == 1:
         (sent,), (got,) = given, received
         entries = (*sent.entries, *got.entries, *rest)
         record = _exchanged(entries, sent, got, meaning, context, details.trade, at_ms=at_ms)
         return [(record, entries)]
+    events: list[Event] = []
     for number in range(max(len(given), len(received), 1)):
         leg = given[number] if number < len(given) else None
         other = received[number] if number < len(received) else None
@@ -313,8 +322,8 @@ def _exchanged(
         first.wallet,
         given,
         bought,
-        _market(given, bought, side, trade, context) if side else None,
         side,
+        _pair(given, bought, side, trade, context) if side else None,
         traded and trade is None,
     )
     fees = fees_of(entries, meaning.fee, credits_pay=True)
@@ -324,8 +333,8 @@ def _exchanged(
         pattern,
         transactionId=event_id(context, entries),
         timestamp=at_ms,
-        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
-        receivedCurrency=money(received.currency, received.unsigned) if received else UNSET,
+        sentCurrency=sent.moved if sent else UNSET,
+        receivedCurrency=received.moved if received else UNSET,
         fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, _words(pattern, main, price, sent, received)
@@ -349,10 +358,11 @@ def _exchange_pattern(
     wallet: str,
     sent: str | None,
     received: str | None,
-    market: TradedMarket | None,
     side: str | None,
+    pair: tuple[str, str] | None,
     unlisted: bool,
 ) -> Record:
+    market = spot_market(*pair) if pair else None
     incomplete = ("price",) * unlisted
     incomplete += ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
     return replace(
@@ -368,17 +378,15 @@ def _exchange_pattern(
     )
 
 
-def _market(
+def _pair(
     sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
-) -> TradedMarket | None:
-    """The market: from both legs, or from the pair if one leg was too small to be booked."""
+) -> tuple[str, str] | None:
+    """The market's coins: from both legs, or from its name if one leg was too small to book."""
     base, quote = (received, sent) if side == "buy" else (sent, received)
     if trade is not None and (base is None or quote is None):
         pair = context.markets.find("spot", text(trade, "pair") or "")
         base, quote = base or pair.base, quote or pair.quote
-    if base is None or quote is None:
-        return None
-    return spot_market(base, quote)
+    return None if base is None or quote is None else (base, quote)
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -471,7 +479,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
     if rest or len(given) != 1 or len(received) != 1:
         return None
     (source,), (target,) = given, received
-    entries, at_ms = (*source.entries, *target.entries), max(entry.at_ms for entry in group)
+    entries, at_ms = (*source.entries, *target.entries), group[0].at_ms
     if source.currency != target.currency:  # the product was moved to another coin
         return (
             _exchanged(entries, source, target, CONVERSION, context, None, at_ms=at_ms),
@@ -482,7 +490,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
     first = source.entries[0]
     fees, wallets = fees_of(entries, TRANSFER.fee), (first.wallet, target.entries[0].wallet)
     pattern = _move_pattern(context.environment, first.native_type, source.currency, *wallets)
-    moved = money(source.currency, source.unsigned)
+    moved = source.moved
     record = replace(
         pattern,
         transactionId=event_id(context, entries),
@@ -534,16 +542,16 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         direction_of(entry.amount),
         unsure,
     )
-    fees = fees_of((entry,), meaning.fee)
-    amount = entry.unsigned
-    moved: Money | UnsetType = UNSET if amount == "0" else money(entry.currency, amount)
+    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    moved = entry.moved
+    amount = moved.amount_str if moved else "0"
     record = replace(
         pattern,
         transactionId=event_id(context, (entry,)),
         timestamp=entry.at_ms,
         sentCurrency=UNSET if entry.incoming else moved,
         receivedCurrency=moved if entry.incoming else UNSET,
-        fee=first_fee(fees),
+        fee=first_fee(fees) if fees else None,
         description=Description(
             pattern.description.title, change_words(pattern, entry.currency, entry.change, amount)
         ),

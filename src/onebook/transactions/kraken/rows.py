@@ -10,7 +10,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from msgspec import Struct, json
+from msgspec import Struct, UnsetType, json
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, record_id
@@ -22,10 +22,10 @@ from onebook.transactions.mapping import (
     Row,
     blank_record,
     event_patterns,
-    require,
+    moved_by,
 )
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Fee, Ids, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status
 
 EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
@@ -57,6 +57,7 @@ class LedgerRow(Struct, frozen=True, gc=False):
         native: The asset id, from which `currency` and `wallet` follow.
         amount: The signed change without the fee.
         incoming: Whether the amount is zero or above.
+        moved: The amount as money; UNSET if it is zero.
         fee: Positive if charged, negative if refunded.
         change: The amount less the fee.
         balance: The balance of the asset id after the row; None where absent.
@@ -74,14 +75,10 @@ class LedgerRow(Struct, frozen=True, gc=False):
     wallet: str
     amount: str
     incoming: bool
+    moved: Money | UnsetType
     fee: str
     change: str
     balance: str | None
-
-    @property
-    def unsigned(self) -> str:
-        """The amount without its sign."""
-        return self.amount if self.incoming else self.amount[1:]
 
 
 def entry_of(ledger_id: str, row: Row) -> LedgerRow:
@@ -93,14 +90,15 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
     """
     get = row.get
     found, fee, balance = canonicals(row["amount"], get("fee"), get("balance"))
-    amount, native = require(found, "amount"), require(row["asset"], "asset")
+    amount, native, kind, subtype = found, row["asset"], row["type"], get("subtype") or ""
+    if not (ledger_id and amount and native and kind):
+        raise ValueError("The row has no id, amount, asset or type.")
     if get("aclass") == TOKENIZED and "." not in native:
         native += ".T"
     currency, wallet = asset_of(native)
-    kind, subtype = require(row["type"], "type"), get("subtype") or ""
     incoming, fee = amount[0] != "-", fee or "0"
     return LedgerRow(
-        require(ledger_id, "id"),
+        ledger_id,
         str(get("refid") or ""),
         time_ms(row["time"]),
         kind,
@@ -112,6 +110,7 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
         wallet,
         amount,
         incoming,
+        moved_by(currency, amount),
         fee,
         amount if fee == "0" else difference(amount, fee),
         balance,
@@ -124,7 +123,7 @@ def time_ms(value: Any) -> int:
     Raises:
         ValueError, ArithmeticError: It is not a time.
     """
-    found = int(Decimal(value) * 1_000)
+    found = int((value if type(value) is Decimal else Decimal(value)) * 1_000)
     if found <= 0:
         raise ValueError("The row has no time.")
     return found
@@ -183,9 +182,9 @@ def fees_of(
     """
     fees = []
     for entry in entries:
-        charged = entry.fee
-        if credits_pay and entry.currency == CREDITS and entry.amount != "0":
-            charged = difference(entry.fee, entry.amount)
+        charged, currency = entry.fee, entry.currency
+        if credits_pay and currency == CREDITS and entry.amount != "0":
+            charged = difference(charged, entry.amount)
         if charged != "0":
-            fees.append(Fee(entry.currency, charged, None, kind, "fee"))
+            fees.append(Fee(currency, charged, None, kind, "fee"))
     return tuple(fees)

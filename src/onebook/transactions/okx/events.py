@@ -17,11 +17,11 @@ The id of a fill is derived from its instrument, order and trade; that of every 
 smallest id of its bills.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso
@@ -60,6 +60,7 @@ from onebook.transactions.okx.rows import (
     Bill,
     BillContext,
     coin,
+    fee_of,
     fees_of,
     first_of,
     line_id,
@@ -86,7 +87,6 @@ from onebook.transactions.record import (
     Description,
     Direction,
     Ids,
-    Money,
     Position,
     Record,
     RecordView,
@@ -97,7 +97,7 @@ from onebook.transactions.record import (
 JOIN_MS: Final = 3_000  # bills of a fill have the same time, those of a move are a second apart
 NOTHING_LISTED: Final[Mapping[str, Record | None]] = {}
 CONVERT_KEY: Final = "convert"
-FILL_KEYS: Final = ("fill:", "order:")
+ALONE, FILL, MOVE, CONVERT = "alone", "fill", "move", CONVERT_KEY  # see `_form`
 GAINING: Final = frozenset({"2", "8"})  # types by which a contract gains: fills and funding
 LINEAR: Final = frozenset({"SWAP", "FUTURES"})
 REPAYING: Final = frozenset({"4", "29"})  # types by which a debt is repaid with another coin
@@ -134,19 +134,29 @@ def conversion_of(row: Row) -> ListedConversion:
 
 def group_key(bill: Bill) -> str:
     """The key shared by the bills of one event."""
+    form = _form(bill)
+    if form == ALONE:
+        return f"{bill.wallet}:{bill.id}"
+    if form == FILL:
+        return fill_key(bill.inst_id, bill.order_id, bill.trade_id)
+    if form == MOVE:
+        return f"move:{bill.currency}:{unsigned(bill.change)}"
+    if bill.wallet == FUNDING or bill.type in ("27", "28"):
+        return CONVERT_KEY
+    return f"{CONVERT_KEY}:{bill.type}:{bill.order_id}"
+
+
+def _form(bill: Bill) -> str:
+    """How an event like that of this bill is booked: the same for all of its bills."""
     if bill.wallet == FUNDING:
         if bill.type in (FROM_TRADING, TO_TRADING):
-            return f"move:{bill.currency}:{unsigned(bill.change)}"
-        return CONVERT_KEY if bill.type in FUNDING_CONVERTS else f"{FUNDING}:{bill.id}"
-    if bill.type == "1" and _between_accounts(bill):
-        return f"move:{bill.currency}:{unsigned(bill.change)}"
+            return MOVE
+        return CONVERT if bill.type in FUNDING_CONVERTS else ALONE
     if bill.order_id and (bill.type in FILLS or bill.meaning.kind == "trade"):
-        return fill_key(bill.inst_id, bill.order_id, bill.trade_id)
-    if bill.meaning is CONVERSION or bill.type in EXCHANGED:
-        if bill.type in ("27", "28"):
-            return CONVERT_KEY
-        return f"{CONVERT_KEY}:{bill.type}:{bill.order_id}"
-    return f"{TRADING}:{bill.id}"
+        return FILL
+    if bill.type == "1" and _between_accounts(bill):
+        return MOVE
+    return CONVERT if bill.meaning is CONVERSION or bill.type in EXCHANGED else ALONE
 
 
 def _between_accounts(bill: Bill) -> bool:
@@ -156,7 +166,7 @@ def _between_accounts(bill: Bill) -> bool:
 
 
 def records_of(
-    rows: Iterable[Any],
+    rows: Sequence[Any],
     context: BillContext,
     listed: Mapping[str, Record | None] = NOTHING_LISTED,
 ) -> list[Record]:
@@ -165,33 +175,31 @@ def records_of(
     Args:
         listed: By bill, the record of a list that it belongs to; None if that moved nothing.
     """
-    rows = list(rows)
     bills = [row for row in rows if type(row) is Bill]
     if len(bills) > 1:  # rows of one time come in any order, and the records may not depend on it
         bills.sort(key=_place)
-    fills: list[ListedFill] = []
-    conversions: list[ListedConversion] = []
+    fills: Sequence[ListedFill] = ()
+    conversions: Sequence[ListedConversion] = ()
     if len(bills) < len(rows):
         fills = [row for row in rows if isinstance(row, ListedFill)]
         fills.sort(key=lambda each: each.row_id)
         conversions = [row for row in rows if isinstance(row, ListedConversion)]
-    if not bills:
-        return [unbooked(fill, context) for fill in fills]
+        if not bills:
+            return [unbooked(fill, context) for fill in fills]
     records: list[Record] = []
-    booked: dict[str, tuple[Record, str]] = {}  # by bill: its event, and the id of its line
-    own = [bill for bill in bills if bill.native not in listed] if listed else bills
+    own = bills
+    if listed:
+        own = [bill for bill in bills if bill.native not in listed]
+        records += [
+            _line(bill, context, listed[bill.native], line_id(context, bill))
+            for bill in bills
+            if bill.native in listed
+        ]
     for event in events_of(own, context, fills, conversions) if own else ():
-        records += event.records
         first = event.records[0]
+        records += event.records
         for bill, line in zip(event.bills, first.related, strict=True):
-            booked[bill.native] = first, line
-    for bill in bills:
-        found = booked.get(bill.native)
-        if found is not None:
-            records.append(_line(bill, context, *found))
-        else:
-            fund = listed.get(bill.native)
-            records.append(_line(bill, context, fund, line_id(context, bill)))
+            records.append(_line(bill, context, first, line))
     return records
 
 
@@ -207,19 +215,20 @@ def events_of(
     conversions: Sequence[ListedConversion] = (),
 ) -> list[OkxEvent]:
     """The events of one group of bills."""
-    first, key = bills[0], group_key(bills[0])
-    if key.startswith(FILL_KEYS):
-        if first.inst_type in CONTRACT_KINDS and not numbered(first.trade_id):
-            # One bill is one fill of a contract, and the list names it.
-            return [contract_fill([bill], context, fill_named(bill, fills)) for bill in bills]
+    first = bills[0]
+    form = _form(first)
+    if form == FILL:
         fill = fills[0] if fills else None
         if first.inst_type in CONTRACT_KINDS:
-            return [contract_fill(bills, context, fill)]
+            if numbered(first.trade_id):
+                return [contract_fill(bills, context, fill)]
+            # One bill is one fill of a contract, and the list names it.
+            return [contract_fill([bill], context, fill_named(bill, fills)) for bill in bills]
         if first.inst_type in SPOT_KINDS or len({bill.currency for bill in bills}) > 1:
             return [spot_fill(bills, context, fill)]
-    if key.startswith("move:"):
+    elif form == MOVE:
         return _moves(bills, context)
-    if key.startswith(CONVERT_KEY):
+    elif form == CONVERT:
         return _conversions(bills, context, conversions)
     return [_single(bill, context) for bill in bills]
 
@@ -230,7 +239,7 @@ def events_of(
 def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> Record:
     """Map a bill to a line of its account's ledger: the change, and the balances around it."""
     meaning, currency = bill.meaning, bill.currency
-    gross, change, after = bill.gross, bill.change, bill.balance
+    moved, change, after = bill.moved, bill.change, bill.balance
     pattern = _line_pattern(
         context.environment,
         meaning,
@@ -240,10 +249,8 @@ def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> 
         direction_of(change),
         None if event is None else event.type,
     )
-    given = gross[0] == "-"
-    amount = gross[1:] if given else gross
-    moved: Money | UnsetType = UNSET if gross == "0" else money(currency, amount)
-    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
+    words, given = pattern.description, bill.gross[0] == "-"
+    fees = () if bill.fee == "0" else (fee_of(bill, meaning.fee),)
     return replace(
         pattern,
         transactionId=line,
@@ -251,9 +258,9 @@ def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> 
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
         fee=first_fee(fees) if fees else None,
-        description=Description(TITLES[LINE], f"{pattern.description.desc} {change} {currency}"),
+        description=Description(words.title, f"{words.desc} {change} {currency}"),
         datetime=iso(bill.at_ms),
-        amount=amount if change is gross else unsigned(change),
+        amount=unsigned(change),
         balance=Balance(
             before=None if after is None else difference(after, change),
             after=after,
@@ -380,8 +387,8 @@ def _exchange(
         pattern,
         transactionId=make_id(context, "event", first.native),
         timestamp=at_ms,
-        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
-        receivedCurrency=money(received.currency, received.unsigned) if received else UNSET,
+        sentCurrency=sent.moved if sent else UNSET,
+        receivedCurrency=received.moved if received else UNSET,
         fee=first_fee(fees),
         description=Description(pattern.description.title, words),
         datetime=iso(at_ms),
@@ -474,11 +481,9 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         direction_of(bill.gross),
         bill.type,
     )
-    gross = bill.gross
-    given = gross[0] == "-"
-    amount = gross[1:] if given else gross
-    fees = () if bill.fee == "0" else fees_of((bill,), meaning.fee)
-    moved: Money | UnsetType = UNSET if amount == "0" else money(bill.currency, amount)
+    moved, given = bill.moved, bill.gross[0] == "-"
+    amount = moved.amount_str if moved else "0"
+    fees = () if bill.fee == "0" else (fee_of(bill, meaning.fee),)
     record = replace(
         pattern,
         transactionId=make_id(context, "event", bill.native),

@@ -12,7 +12,7 @@ a liquidation, from its bill. The list of fills adds the side and is compared; i
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from onebook.transactions.mapping import (
     Row,
     first_fee,
     holder_of,
+    moved_by,
     require,
     text,
     text_or_empty,
@@ -58,6 +59,7 @@ from onebook.transactions.record import (
     Direction,
     Fee,
     Ids,
+    Money,
     Position,
     Record,
     RecordView,
@@ -71,11 +73,11 @@ LEAST: Final = Decimal("1e-12")
 REALISING: Final = frozenset({"trade", "liquidation", "adl"})
 
 
-class OkxEvent(NamedTuple):
+class OkxEvent(Struct, frozen=True):
     """Records of one event, and the bills they were built from."""
 
     records: list[Record]
-    bills: tuple[Bill, ...]
+    bills: Sequence[Bill]
 
 
 class ListedFill(Struct, frozen=True, gc=False):
@@ -135,30 +137,39 @@ def fill_named(bill: Bill, fills: Sequence[ListedFill]) -> ListedFill | None:
     return next((fill for fill in fills if str(fill.row.get("billId")) == bill.id), None)
 
 
-class BillLeg(NamedTuple):
+class BillLeg(Struct, frozen=True, gc=False):
     """The bills of one currency in an exchange, and the sum of their changes without fees."""
 
-    bills: tuple[Bill, ...]
+    bills: Sequence[Bill]
     currency: str
     amount: str
-    unsigned: str
+    moved: Money
+
+    @property
+    def unsigned(self) -> str:
+        """The amount without its sign."""
+        return self.moved.amount_str
 
 
 def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
     """The legs given and received."""
     by_currency: dict[str, list[Bill]] = {}
     for bill in bills:
-        by_currency.setdefault(bill.currency, []).append(bill)
+        currency = bill.currency
+        if currency in by_currency:
+            by_currency[currency].append(bill)
+        else:
+            by_currency[currency] = [bill]
     given: list[BillLeg] = []
     received: list[BillLeg] = []
     for currency, found in by_currency.items():
-        amount = found[0].gross
+        amount, moved = found[0].gross, found[0].moved
         if len(found) > 1:
             amount = show(add(*(Decimal(bill.gross) for bill in found)))
-        if amount[0] == "-":
-            given.append(BillLeg(tuple(found), currency, amount, amount[1:]))
-        elif amount != "0":
-            received.append(BillLeg(tuple(found), currency, amount, amount))
+            moved = moved_by(currency, amount)
+        if moved:
+            leg = BillLeg(found, currency, amount, moved)
+            (given if amount[0] == "-" else received).append(leg)
     return given, received
 
 
@@ -196,13 +207,13 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
         )
     price = _price(bills, fill)
     main = base or got or sent
-    amount, at_ms = main.unsigned if main else "0", max([bill.at_ms for bill in bills])
+    amount, at_ms = main.unsigned if main else "0", bills[-1].at_ms
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
         timestamp=at_ms,
-        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
-        receivedCurrency=money(got.currency, got.unsigned) if got else UNSET,
+        sentCurrency=sent.moved if sent else UNSET,
+        receivedCurrency=got.moved if got else UNSET,
         fee=first_fee(fees) if fees else None,
         description=Description(pattern.description.title, _trade_words(pattern, amount, price)),
         datetime=iso(at_ms),
@@ -217,21 +228,21 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
     asset = main.currency if main else pattern.asset
     if base is None or asset != pattern.asset:
         record = replace(record, asset=asset, quantity_unit="base" if base else None)
-    return OkxEvent([record], tuple(bills))
+    return OkxEvent([record], bills)
 
 
-def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], list[Bill]]:
+def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[Sequence[Bill], Sequence[Bill]]:
     """Divide bills into those of the traded coins, and those of a fee in another coin.
 
     The quote of a USD market can be any of several dollars.
     """
-    pair = {market.base, market.quote}
-    coins = {bill.currency for bill in bills}
-    if coins == pair or market.base is None:
-        return list(bills), []
-    base = next((bill for bill in bills if bill.currency == market.base), None)
-    if base is not None and market.quote not in coins:
-        given = base.gross[0] == "-"
+    coins, base, quote = [bill.currency for bill in bills], market.base, market.quote
+    if coins in ([base, quote], [quote, base]) or base is None:
+        return bills, ()
+    pair = {base, quote}
+    main = next((bill for bill in bills if bill.currency == base), None)
+    if main is not None and quote not in coins:
+        given = main.gross[0] == "-"
         others = (bill for bill in bills if bill.gross != "0" and (bill.gross[0] == "-") != given)
         pair |= {bill.currency for bill in others}
     traded = [bill for bill in bills if bill.currency in pair]
@@ -336,11 +347,14 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
         context.environment, meaning, market, _contract_side(first, fill), first.native_type
     )
     fees, price = fees_of(bills, meaning.fee), _price(bills, fill)
-    moved = {leg.currency: leg.amount for part in legs_of(bills) for leg in part}
+    if len(bills) == 1:  # as nearly every fill
+        moved = {} if first.gross == "0" else {first.currency: first.gross}
+    else:
+        moved = {leg.currency: leg.amount for part in legs_of(bills) for leg in part}
     paid = first.inst_type == "OPTION" or meaning.kind not in REALISING
     gross = moved.pop(first.currency, "0") if paid else "0"
     size = unsigned(first.size or "0")
-    at_ms = max([bill.at_ms for bill in bills])
+    at_ms = bills[-1].at_ms
     record = replace(
         pattern,
         transactionId=_fill_id(bills, context),
@@ -361,12 +375,12 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
         ids=_fill_ids(first, fill),
         related=line_ids(context, bills),
     )
-    record = _with_amount(record, first.currency, gross)
-    gains = [
-        _realised(record, currency, amount, context, context_market=market)
-        for currency, amount in sorted(moved.items())
-    ]
-    return OkxEvent([record, *gains], tuple(bills))
+    if gross != "0":
+        record = _with_amount(record, first.currency, gross)
+    records = [record]
+    for currency, amount in sorted(moved.items()):
+        records.append(_realised(record, currency, amount, context, context_market=market))
+    return OkxEvent(records, bills)
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -387,8 +401,6 @@ def _contract_pattern(
 
 def _with_amount(record: Record, currency: str, gross: str) -> Record:
     """Add the amount of one currency to a record."""
-    if gross == "0":
-        return record
     moved = money(currency, unsigned(gross))
     return replace(
         record,

@@ -11,13 +11,22 @@ excludes its fee. Deposits from other OKX users have no transaction: `txId` is e
 """
 
 import re
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso
-from onebook.transactions.mapping import Row, first_fee, holder_of, require, require_unsigned, text
+from onebook.core import canonical, iso, texts
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
+    Row,
+    first_fee,
+    holder_of,
+    require,
+    require_unsigned,
+    text,
+)
 from onebook.transactions.okx.rows import (
     EXCHANGE,
     FUNDING,
@@ -25,6 +34,7 @@ from onebook.transactions.okx.rows import (
     BillContext,
     coin,
     make_id,
+    pattern_of,
     time_ms,
 )
 from onebook.transactions.okx.words import DEPOSIT, TITLES, UNIFIED, WITHDRAWAL
@@ -83,38 +93,56 @@ def deposit(row: Row, context: BillContext) -> Record:
     Raises:
         ValueError, LookupError, TypeError, ArithmeticError: The row has no coin, amount or time.
     """
-    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
-    at_ms, state = time_ms(row["ts"]), text(row, "state")
-    status = DEPOSIT_STATES.get(state or "", Status.UNKNOWN)
-    transaction, native = _transaction(row), text(row, "depId")
-    key = native or f"{row.get('txId') or ''}:{at_ms}:{row['ccy']}:{amount}"
-    sender = text(row, "from")
-    return Record(
+    amount, currency = require_unsigned(canonical(row["amt"])), coin(row["ccy"])
+    native, txid, state, sender, target, origin, chain, tag, payment, memo, depth = texts(
+        row, "depId", "txId", "state", "from", "to", "fromWdId", "chain", "tag", "pmtId", "memo",
+        "actualDepBlkConfirm",
+    )  # fmt: skip
+    at_ms, transaction = time_ms(row["ts"]), _transaction(txid)
+    wallet = WALLET_CODES.get(target or "", FUNDING)
+    pattern = _deposit_pattern(context.environment, currency, state, wallet, transaction is None)
+    on_chain = None
+    if transaction is not None:
+        on_chain = OnChain(
+            network=_network(chain, row["ccy"]),
+            network_native=chain,
+            tx_hash=transaction,
+            confirmations=int(depth) if depth and depth.isdigit() else None,
+            to_address=target,
+            tag=tag or payment or memo,
+        )
+    key = native or f"{txid or ''}:{at_ms}:{row['ccy']}:{amount}"
+    return replace(
+        pattern,
         transactionId=make_id(context, "deposit", key),
         timestamp=at_ms,
-        label=DEPOSIT.label,
-        receivedCurrency=money(currency, amount) if status.moves else UNSET,
-        sender=_sender(sender, internal=transaction is None),
-        description=Description(TITLES[DEPOSIT.type], f"Deposit {amount} {currency}"),
+        receivedCurrency=money(currency, amount) if pattern.status.moves else UNSET,
+        sender=_sender(sender, internal=transaction is None) if sender else None,
+        description=Description(pattern.description.title, f"Deposit {amount} {currency}"),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=DEPOSIT.type,
-        unified_type=UNIFIED[DEPOSIT.type],
-        kind=DEPOSIT.kind,
-        native_type="deposit" if transaction else "internal_deposit",
-        status=status,
-        native_status=state,
-        account=holder_of(WALLET_CODES.get(text(row, "to") or "", FUNDING)),
-        direction=Direction.IN if status.moves else Direction.NONE,
-        asset=currency,
         amount=amount,
-        chain=_chain(row, transaction, confirmed="actualDepBlkConfirm") if transaction else None,
+        chain=on_chain,
         ids=Ids(
             native=native,
             tx_hash=transaction,
-            transfer_id=text(row, "fromWdId") or (None if transaction else text(row, "txId")),
+            transfer_id=origin or (None if transaction else txid),
         ),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _deposit_pattern(
+    environment: str, currency: str, state: str | None, wallet: str, internal: bool
+) -> Record:
+    status = DEPOSIT_STATES.get(state or "", Status.UNKNOWN)
+    return replace(
+        pattern_of(environment, DEPOSIT, "internal_deposit" if internal else "deposit"),
+        status=status,
+        native_status=state,
+        account=holder_of(wallet),
+        direction=Direction.IN if status.moves else Direction.NONE,
+        asset=currency,
+        related_type=None,
     )
 
 
@@ -125,36 +153,54 @@ def withdrawal(row: Row, context: BillContext) -> Record:
         ValueError, LookupError, TypeError, ArithmeticError: The row has no id, coin, amount or
             time.
     """
-    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
-    at_ms, state = time_ms(row["ts"]), text(row, "state")
-    status = WITHDRAWAL_STATES.get(state or "", Status.UNKNOWN)
-    native, transaction = require(text(row, "wdId"), "wdId"), _transaction(row)
-    fees = _fees(row, currency) if status.moves else ()
-    target, note = text(row, "to"), text(row, "note")
+    amount, currency = require_unsigned(canonical(row["amt"])), coin(row["ccy"])
+    native, txid, state, target, note, client, chain, tag, payment, memo, fee, fee_coin = texts(
+        row, "wdId", "txId", "state", "to", "note", "clientId", "chain", "tag", "pmtId", "memo",
+        "fee", "feeCcy",
+    )  # fmt: skip
+    at_ms, transaction = time_ms(row["ts"]), _transaction(txid)
+    native = require(native, "wdId")
+    internal = chain is None and transaction is None
+    pattern = _withdrawal_pattern(context.environment, currency, state, internal)
+    moves, on_chain = pattern.status.moves, None
+    fees = _fees(fee, fee_coin, currency) if fee and moves else ()
+    if transaction or target:
+        on_chain = OnChain(
+            network=_network(chain, row["ccy"]),
+            network_native=chain,
+            tx_hash=transaction,
+            to_address=target,
+            tag=tag or payment or memo,
+        )
     words = f"Withdraw {amount} {currency}" + (f" ({note})" if note else "")
-    return Record(
+    return replace(
+        pattern,
         transactionId=make_id(context, "withdrawal", f"{native}:{row['ccy']}"),
         timestamp=at_ms,
-        label=WITHDRAWAL.label,
-        sentCurrency=money(currency, amount) if status.moves else UNSET,
-        fee=first_fee(fees),
-        description=Description(TITLES[WITHDRAWAL.type], words),
+        sentCurrency=money(currency, amount) if moves else UNSET,
+        fee=first_fee(fees) if fees else None,
+        description=Description(pattern.description.title, words),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=WITHDRAWAL.type,
-        unified_type=UNIFIED[WITHDRAWAL.type],
-        kind=WITHDRAWAL.kind,
-        native_type="withdrawal" if text(row, "chain") or transaction else "internal_withdrawal",
+        amount=amount,
+        fees=fees,
+        chain=on_chain,
+        ids=Ids(native=native, tx_hash=transaction, client_order_id=client),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _withdrawal_pattern(
+    environment: str, currency: str, state: str | None, internal: bool
+) -> Record:
+    status = WITHDRAWAL_STATES.get(state or "", Status.UNKNOWN)
+    return replace(
+        pattern_of(environment, WITHDRAWAL, "internal_withdrawal" if internal else "withdrawal"),
         status=status,
         native_status=state,
         account=holder_of(FUNDING),
         direction=Direction.OUT if status.moves else Direction.NONE,
         asset=currency,
-        amount=amount,
-        fees=fees,
-        chain=_chain(row, transaction, target=target) if transaction or target else None,
-        ids=Ids(native=native, tx_hash=transaction, client_order_id=text(row, "clientId")),
+        related_type=None,
     )
 
 
@@ -173,7 +219,7 @@ def bank_withdrawal(row: Row, context: BillContext) -> Record:
 
 
 def _bank_order(row: Row, context: BillContext, kind: str) -> Record:
-    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
+    amount, currency = require_unsigned(canonical(row["amt"])), coin(row["ccy"])
     at_ms, native, state = time_ms(row["cTime"]), require(text(row, "ordId"), "ordId"), row["state"]
     method = text(row, "paymentMethod") or "bank"
     return Record(
@@ -215,53 +261,41 @@ def decorated(record: Record, order: Record) -> Record:
 def charged(row: Row) -> str:
     """The fee of a row in its own coin, whatever the outcome; "0" if there is none."""
     currency = coin(row["ccy"])
-    return next((fee.amount for fee in _fees(row, currency) if fee.currency == currency), "0")
+    said, named = texts(row, "fee", "feeCcy")
+    fees = _fees(said, named, currency) if said else ()
+    return next((fee.amount for fee in fees if fee.currency == currency), "0")
 
 
-def _fees(row: Row, currency: str) -> tuple[Fee, ...]:
+@lru_cache(maxsize=PATTERNS_MAX)
+def _fees(said: str, named: str | None, currency: str) -> tuple[Fee, ...]:
     """The fee, with its coin in a separate field or, in old rows, as a suffix.
+
+    Cached because the fees of a coin and network are few.
 
     Raises:
         ValueError: The fee has neither form.
     """
-    said = text(row, "fee")
-    if said is None:
-        return ()
     found = _GLUED.fullmatch(said)
     if found is None:
         raise ValueError("The fee of the row is not an amount.")
-    amount = require_unsigned(canonicals(found["amount"])[0])
-    named = text(row, "feeCcy") or (found["coin"] or "").upper()
+    amount = require_unsigned(canonical(found["amount"]))
+    named = named or (found["coin"] or "").upper()
     if amount == "0":
         return ()
     return (Fee(coin(named) if named else currency, amount, None, "network", "fee"),)
 
 
-def _transaction(row: Row) -> str | None:
+def _transaction(txid: str | None) -> str | None:
     """The hash of the transaction; None for a transfer between OKX users."""
-    found = text(row, "txId")
-    return None if found is None or found.endswith(INTERNAL) else found
+    return None if txid is None or txid.endswith(INTERNAL) else txid
 
 
-def _sender(said: str | None, *, internal: bool) -> Sender | None:
+def _sender(said: str, *, internal: bool) -> Sender:
     """The sender of a deposit: another user's account, or an address."""
-    if said is None:
-        return None
     return Sender(name=said) if internal else Sender(walletId=said)
 
 
-def _chain(
-    row: Row, transaction: str | None, *, target: str | None = None, confirmed: str = ""
-) -> OnChain:
-    """Network, transaction and addresses; the name of a chain contains the coin: `USDT-TRC20`."""
-    native = text(row, "chain")
-    network = (native or "").removeprefix(f"{row['ccy']}-")
-    depth = text(row, confirmed) if confirmed else None
-    return OnChain(
-        network=NETWORKS.get(network.lower()),
-        network_native=native,
-        tx_hash=transaction,
-        confirmations=int(depth) if depth and depth.isdigit() else None,
-        to_address=target or text(row, "to"),
-        tag=text(row, "tag") or text(row, "pmtId") or text(row, "memo"),
-    )
+@lru_cache(maxsize=PATTERNS_MAX, typed=True)
+def _network(chain: str | None, native_coin: Any) -> str | None:
+    """Our name of a network; the name of a chain contains the coin: `USDT-TRC20`."""
+    return NETWORKS.get((chain or "").removeprefix(f"{native_coin}-").lower())

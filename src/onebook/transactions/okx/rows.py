@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
-from msgspec import Struct, json
+from msgspec import Struct, UnsetType, json
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, record_id, texts
@@ -23,6 +23,7 @@ from onebook.transactions.mapping import (
     Row,
     blank_record,
     event_patterns,
+    moved_by,
     require,
     text,
 )
@@ -33,11 +34,12 @@ from onebook.transactions.okx.words import (
     funding_meaning,
     trading_meaning,
 )
-from onebook.transactions.record import Description, Fee, Ids, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status
 
 EXCHANGE: Final = "okx"
 TRADING, FUNDING, EARN_WALLET = "TRADING", "FUNDING", "EARN"
 WALLET_CODES: Final = {"6": FUNDING, "18": TRADING}  # parts of ids
+INCOMPLETE: Final = "The row has no billId, type or balChg."
 
 BLANK: Final = blank_record(EXCHANGE)
 pattern_of: Final = event_patterns(BLANK, TITLES, "OKX Event", UNIFIED)
@@ -67,6 +69,7 @@ class Bill(Struct, frozen=True, gc=False):
         balance: The balance of the currency after it; None if absent.
         fee: The fee in the change, with OKX's sign: a negative fee was paid.
         gross: The change without the fee.
+        moved: `gross` as an amount of money; UNSET if that is zero.
         pnl: The P&L of a position; "0" if there is none.
     """
 
@@ -82,9 +85,9 @@ class Bill(Struct, frozen=True, gc=False):
     incoming: bool
     balance: str | None
     gross: str
+    moved: Money | UnsetType
     fee: str = "0"
     pnl: str = "0"
-    notes: str = ""
     subtype: str = ""
     inst_type: str = ""
     inst_id: str = ""
@@ -92,8 +95,6 @@ class Bill(Struct, frozen=True, gc=False):
     order_id: str = ""
     client_order_id: str = ""
     trade_id: str = ""
-    fill_time: str = ""
-    liquidity: str = ""
     price: str | None = None
     size: str | None = None
     source: str = ""
@@ -112,14 +113,17 @@ def trading_bill(row: Row) -> Bill:
         row["balChg"], get("bal"), get("fee"), get("pnl"), get("px"), get("sz")
     )
     (
-        bill_id, kind, subtype, notes, inst_type, inst_id, margin_mode, order_id, client_order_id,
-        trade_id, fill_time, liquidity, source, target,
+        bill_id, kind, subtype, inst_type, inst_id, margin_mode, order_id, client_order_id,
+        trade_id, source, target,
     ) = texts(
-        row, "billId", "type", "subType", "notes", "instType", "instId", "mgnMode", "ordId",
-        "clOrdId", "tradeId", "fillTime", "execType", "from", "to",
+        row, "billId", "type", "subType", "instType", "instId", "mgnMode", "ordId", "clOrdId",
+        "tradeId", "from", "to",
     )  # fmt: skip
-    change, kind, fee = require(change, "balChg"), require(kind, "type"), fee or "0"
-    bill_id, incoming = require(bill_id, "billId"), change[0] != "-"
+    if not (bill_id and kind and change):
+        raise ValueError(INCOMPLETE)
+    currency, incoming, gross = coin(row["ccy"]), change[0] != "-", change
+    if fee is not None and fee != "0":
+        gross = difference(change, fee)
     return Bill(  # by position: a call with so many names is slow
         bill_id,
         f"18:{bill_id}",
@@ -128,14 +132,14 @@ def trading_bill(row: Row) -> Bill:
         kind,
         f"18:{kind}:{subtype}" if subtype else f"18:{kind}",
         trading_meaning(kind, subtype or "", inst_type or "", incoming),
-        coin(row["ccy"]),
+        currency,
         change,
         incoming,
         balance,
-        change if fee == "0" else difference(change, fee),
-        fee,
+        gross,
+        moved_by(currency, gross),
+        fee or "0",
         pnl or "0",
-        notes or "",
         subtype or "",
         inst_type or "",
         inst_id or "",
@@ -143,8 +147,6 @@ def trading_bill(row: Row) -> Bill:
         order_id or "",
         client_order_id or "",
         trade_id or "",
-        fill_time or "",
-        liquidity or "",
         price,
         size,
         source or "",
@@ -160,9 +162,10 @@ def funding_bill(row: Row) -> Bill:
             or change.
     """
     change, balance = canonicals(row["balChg"], row.get("bal"))
-    bill_id, kind, notes = texts(row, "billId", "type", "notes")
-    change, kind = require(change, "balChg"), require(kind, "type")
-    bill_id, incoming = require(bill_id, "billId"), change[0] != "-"
+    bill_id, kind = texts(row, "billId", "type")
+    if not (bill_id and kind and change):
+        raise ValueError(INCOMPLETE)
+    currency, incoming = coin(row["ccy"]), change[0] != "-"
     return Bill(
         bill_id,
         f"6:{bill_id}",
@@ -171,12 +174,12 @@ def funding_bill(row: Row) -> Bill:
         kind,
         f"6:{kind}",
         funding_meaning(kind, incoming),
-        coin(row["ccy"]),
+        currency,
         change,
         incoming,
         balance,
         change,
-        notes=notes or "",
+        moved_by(currency, change),
     )
 
 
@@ -249,9 +252,9 @@ def first_of(bills: Iterable[Bill]) -> Bill:
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:
     """The fees of some bills; positive fees were paid."""
-    fees = [
-        Fee(bill.currency, negated(bill.fee), None, kind, "fee")
-        for bill in bills
-        if bill.fee != "0"
-    ]
-    return tuple(fees) if fees else ()
+    return tuple([fee_of(bill, kind) for bill in bills if bill.fee != "0"])
+
+
+def fee_of(bill: Bill, kind: str) -> Fee:
+    """The fee of a bill that has one."""
+    return Fee(bill.currency, negated(bill.fee), None, kind, "fee")

@@ -473,7 +473,7 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     if (reason === "ECONNREFUSED") return ["unreachable", `Connection refused by ${place}.`];
     if (reason === "ENOTFOUND") return ["unknown_host", `Unknown host name ${place}.`];
     const own = globalThis.location?.host === place; // a page of the service itself: its certificate and origin are valid
-    const alike = " In a browser, an untrusted certificate or an origin that the service does not allow looks the same.";
+    const alike = " In a browser, an untrusted certificate and a refused origin look the same.";
     return ["unreachable", `Cannot reach ${place}${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
 }

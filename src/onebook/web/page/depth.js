@@ -280,7 +280,7 @@ export class Depth {
       text = `From ${this.#away(this.#zoom.min)} to ${this.#away(this.#zoom.max)}; double-click or press 0 to see all.`;
     } else if (this.#book?.books) {
       const [low, high] = this.#known();
-      text = `Known as far as ${low.at}: ${low.text}; ${high.at}: ${high.text}.`;
+      text = `Known up to ${low.at}: ${low.text}; ${high.at}: ${high.text}.`;
     }
     write(this.#text, text);
   }

@@ -1,0 +1,29 @@
+"""Declarations of `_conversion.h`: conversion of books into another currency."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from onebook.core._merge cimport Cursors, Merged
+from onebook.core._side cimport Side
+
+cdef extern from "_conversion.h" nogil:
+    enum: CONVERSION_DONE
+    enum: CONVERSION_MISFIT
+
+    ctypedef struct Rates:
+        const Merged *levels
+        int32_t count
+        int price_scale
+        int amount_scale
+        bint inverse
+
+    ctypedef struct Converted:
+        Side *side
+        int price_scale
+        int64_t key
+        int64_t amount
+        bint cut
+
+    int convert_side(
+        Cursors *cursors, Converted *members, const Rates *rates, int side, int price_scale,
+        int amount_scale, int decimals, int depth
+    )

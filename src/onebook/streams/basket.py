@@ -1,0 +1,278 @@
+"""Quote baskets: books of one base currency in several quotes, pooled into the quote of a view.
+
+A member of a basket is an exchange (`kraken`: its book in the view's quote), or an exchange and a
+quote (`kraken:USD`: its book in USD, converted). Each converts through the exchange's own
+conversion book if the exchange lists one, else through the merged books of the view's exchanges
+that list one: `BTC/USD` in a basket of USDT through `USD/USDT` or `USDT/USD`. A conversion is one
+step. A member is shown while its book and its conversion are live.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from onebook.books import Books, LiveBook
+from onebook.core import LEVELS_MAX, Book, Conversion
+from onebook.model import Health, Instrument, Reason
+from onebook.streams.identity import CONFLICT
+from onebook.streams.members import StreamMembers, age_of, condition
+
+QUOTES_MAX: Final = 8  # quote currencies of a view, besides its own
+_json: Final = msgspec.json.encode
+
+Listed = Callable[[str, str], bool]  # whether an exchange lists a symbol
+Lookup = Callable[[str, str], Instrument | None]  # by exchange and symbol
+
+
+def member_name(exchange: str, quote: str, own: str) -> str:
+    """Return the name of an exchange's book in a quote currency; `own` is the view's quote."""
+    return exchange if quote == own else f"{exchange}:{quote}"
+
+
+def exchange_of(member: str) -> str:
+    """Return the exchange of a member."""
+    return member.partition(":")[0]
+
+
+def symbol_of(member: str, symbol: str) -> str:
+    """Return the symbol of a member's book in a view of `symbol`."""
+    quote = member.partition(":")[2]
+    return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
+
+
+class ConversionStep(NamedTuple):
+    """How some members are converted: through this symbol's books on these exchanges.
+
+    `inverse` if the symbol's base currency is the view's quote: USDT/USD for USD to USDT.
+    """
+
+    quote: str
+    symbol: str
+    inverse: bool
+    through: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> list[ConversionStep]:
+    """Return the conversions of a basket; members that nothing converts are in none of them.
+
+    Without a conversion on the member's own exchange, the direction that more of the exchanges
+    list is used, the direct one if equally many do.
+    """
+    own = symbol.partition("/")[2]
+    exchanges = sorted({exchange_of(each) for each in members})
+    steps: list[ConversionStep] = []
+    for quote in sorted({each.partition(":")[2] for each in members} - {""}):
+        pairs = ((f"{quote}/{own}", False), (f"{own}/{quote}", True))
+        found: dict[tuple[str, ...], ConversionStep] = {}
+        shared: list[str] = []
+        for member in (each for each in members if each.partition(":")[2] == quote):
+            exchange = exchange_of(member)
+            pair = next((each for each in pairs if listed(exchange, each[0])), None)
+            if pair is None:
+                shared.append(member)
+            else:
+                found[exchange,] = ConversionStep(quote, *pair, (exchange,), (member,))
+        steps += found.values()
+        if shared:
+            candidates = [
+                ConversionStep(
+                    quote, *pair, tuple(e for e in exchanges if listed(e, pair[0])), tuple(shared)
+                )
+                for pair in pairs
+            ]
+            best = max(candidates, key=lambda each: len(each.through))
+            steps += [best] if best.through else []
+    return steps
+
+
+class StepMembers(StreamMembers):
+    """The books of a conversion: one of another coin is never used, not even alone."""
+
+    __slots__ = ()
+
+    def shows(self, book: LiveBook) -> bool:
+        """Return whether a book is live, and of the same coin as others of its symbol."""
+        is_other = book.mark is not None and book.mark.reason is CONFLICT
+        return not is_other and super().shows(book)
+
+
+class StepBooks:
+    """One conversion of a view: its live books, and the converted books of its members."""
+
+    __slots__ = ("_conversion", "_positions", "books", "reason", "step")
+
+    def __init__(
+        self,
+        step: ConversionStep,
+        instruments: list[Instrument | None],
+        names: Sequence[str],
+        fees: Mapping[str, str] | None,
+    ) -> None:
+        self.step = step
+        self.books = StepMembers(step.through, instruments)
+        self.reason: Reason | None = Reason.SUBSCRIBING  # why it is not live
+        self._positions = [names.index(each) for each in step.members]
+        self._conversion = Conversion(
+            step.members,
+            step.through,
+            inverse=step.inverse,
+            fees=None if fees is None else [fees[exchange_of(each)] for each in step.members],
+            through_fees=None if fees is None else [fees[each] for each in step.through],
+        )
+
+    def refresh(self, books: Books) -> None:
+        """Refresh which conversion books are live."""
+        self.books.refresh(books)
+        self.reason = None
+        if self.books.live:
+            return
+        self.reason = Reason.NOT_LISTED
+        for instrument in self.books.needed():
+            book = books.get(instrument)
+            if book is None:
+                self.reason = Reason.SUBSCRIBING
+            else:
+                _, self.reason, _ = condition(book, shown=False)
+                return
+
+    def prepare(self, cores: list[Book | None], depth: int) -> None:
+        """Replace the members' books among those of the view by converted ones."""
+        own = [cores[at] for at in self._positions]
+        converted = self._conversion.convert(own, self.books.cores, depth=depth)
+        for at, book in zip(self._positions, converted, strict=True):
+            cores[at] = book
+
+    def age_ms(self, now: float) -> int:
+        """Milliseconds since the last data of its books, of the oldest."""
+        return max((age_of(each, now) for each in self.books.books), default=0)
+
+    def json(self, now: float) -> bytes:
+        """Encode the conversion as of its last use."""
+        top, age = b'"bid":null,"ask":null', b"null"
+        if self.books.live:
+            top, age = self._conversion.top(), b"%d" % self.age_ms(now)
+        return (
+            b'{"symbol":%b,"members":%b,"exchanges":%b,"stale_exchanges":%b,%b,"age_ms":%b,'
+            b'"reason":%b}'
+            % (
+                _json(self.step.symbol),
+                _json(self.step.members),
+                _json(self.books.shown),
+                self.books.stale_json,
+                top,
+                age,
+                _json(self.reason),
+            )
+        )
+
+
+class MemberState(NamedTuple):
+    """State of a member, the reason why it is not shown, and a detail."""
+
+    state: Health
+    reason: Reason | None
+    detail: str
+
+
+class BasketMembers(StreamMembers):
+    """The books of a view in several quotes, of which those in other quotes are converted.
+
+    Args:
+        names: The members.
+        symbol: The view's symbol.
+        lookup: Returns the instrument of an exchange and a symbol.
+        fees: Taker fees by exchange; None without.
+        depth: Levels a side of converted books.
+    """
+
+    __slots__ = ("_depth", "_native", "_states", "_step_of", "steps")
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        symbol: str,
+        lookup: Lookup,
+        fees: Mapping[str, str] | None,
+        depth: int = LEVELS_MAX,
+    ) -> None:
+        super().__init__(
+            names, [lookup(exchange_of(name), symbol_of(name, symbol)) for name in names]
+        )
+        self._depth = depth
+        self._native: list[Book | None] = []
+        self._states: dict[str, MemberState] = {}
+        self.steps = [
+            StepBooks(step, [lookup(each, step.symbol) for each in step.through], names, fees)
+            for step in conversion_steps(
+                names, symbol, lambda exchange, pair: lookup(exchange, pair) is not None
+            )
+        ]
+        self._step_of = {name: each for each in self.steps for name in each.step.members}
+
+    def needed(self) -> list[Instrument]:
+        """Return the instruments of the members and of their conversions, each once."""
+        found = super().needed()
+        for each in self.steps:
+            found += each.books.needed()
+        return list(dict.fromkeys(found))
+
+    def refresh(self, books: Books) -> None:
+        """Refresh which books and conversions are live."""
+        for each in self.steps:
+            each.refresh(books)
+        super().refresh(books)
+        self._native = self.cores
+        self.awaited |= any(each.books.awaited and not each.books.live for each in self.steps)
+
+    def shows_as(self, name: str, book: LiveBook) -> bool:
+        """Return whether the book of a member and its conversion are live."""
+        step = self._step_of.get(name)
+        is_converted = step.books.live if step is not None else ":" not in name
+        return is_converted and super().shows_as(name, book)
+
+    def prepare(self) -> None:
+        """Convert the current books."""
+        self.cores = list(self._native)
+        for each in self.steps:
+            if each.books.live:
+                each.prepare(self.cores, self._depth)
+
+    def age_ms(self, name: str, now: float) -> int:
+        """Milliseconds since the last data of a live member or its conversion, if that is older."""
+        step = self._step_of.get(name)
+        return max(super().age_ms(name, now), 0 if step is None else step.age_ms(now))
+
+    def horizon_of(self, name: str, book: LiveBook) -> tuple[str | None, str | None]:
+        """The horizon of a live member in the view's quote, as of the last `prepare`."""
+        core = self.cores[self.names.index(name)]
+        assert core is not None
+        return core.horizon(book.window)
+
+    def conversions_json(self, now: float) -> bytes:
+        """Encode the conversions as of the last `prepare`."""
+        return b"[%b]" % b",".join(each.json(now) for each in self.steps)
+
+    def changed_states(self, books: Books) -> list[tuple[str, Instrument, MemberState]]:
+        """Return the members whose state has changed since the last call."""
+        found = []
+        for name, instrument in zip(self.names, self.instruments, strict=True):
+            book = None if instrument is None else books.get(instrument)
+            if book is None:
+                continue
+            state = self.state_of(name, book)
+            if self._states.get(name) != state:
+                self._states[name] = state
+                found.append((name, book.instrument, state))
+        return found
+
+    def state_of(self, name: str, book: LiveBook) -> MemberState:
+        """Return a member's state: while its book is live, that of its conversion."""
+        state = MemberState(*condition(book, shown=super().shows_as(name, book)))
+        step = self._step_of.get(name)
+        if state.state is not Health.LIVE or step is None or step.books.live:
+            return state
+        through = ", ".join(step.step.through)
+        detail = f"{step.step.symbol} on {through}, which converts its prices, is not live"
+        return MemberState(Health.STALE, step.reason, detail)

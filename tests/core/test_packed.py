@@ -1,0 +1,139 @@
+"""Binary updates: the same books as JSON, from both implementations, read with the schema."""
+
+import json
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from core.both import COMPILED, EACH, apply, book_of, needs_compiled
+from onebook.client.packed import LevelReader
+from onebook.client.view import BookView
+from onebook.core import reference
+from onebook.updates import Update
+
+NAMES = ("bitstamp", "kraken", "okx", "xt")
+SEEDS = 200  # `PYTHONPATH=tests python tests/core/test_packed.py 10000` runs more
+STEPS = (None, None, "0.5", "7")
+FEES = (None, None, ("0", "0.1", "0.075", "-0.02"))
+
+
+def update_of(levels: bytes, **fields: Any) -> Any:
+    return Update.FromString(Update(**fields).SerializeToString() + levels)
+
+
+def number(rng: random.Random, *, price: bool) -> str:
+    whole = rng.randint(95, 105) if price else rng.randint(0, 50)
+    return f"{whole}.{rng.randint(0, 10 ** rng.randint(1, 4))}"
+
+
+def changed(rng: random.Random, books: list[Any]) -> None:
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(NAMES))
+        bids = [
+            (number(rng, price=True), number(rng, price=False)) for _ in range(rng.randint(0, 4))
+        ]
+        asks = [
+            (number(rng, price=True), number(rng, price=False)) for _ in range(rng.randint(0, 4))
+        ]
+        apply(books[at], bids, asks)
+
+
+def in_json(document: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document, parse_float=Decimal)
+    return found
+
+
+def shown(view: BookView) -> Any:
+    gross = [getattr(level, "gross", None) for level in (*view.bids, *view.asks)]
+    return list(view.bids), list(view.asks), view.market_stats, gross, view.checksum()
+
+
+def check(core: Any, seed: int) -> None:
+    """JSON in full, JSON deltas and binary updates, whole and changes, give equal books."""
+    rng = random.Random(seed)
+    split, fees = rng.random() < 0.5, rng.choice(FEES)
+    options = {"depth": rng.randint(1, 12), "group": rng.choice(STEPS), "fees": fees}
+    options["split"] = split or fees is not None
+    view = core.View(NAMES, **options)
+    packer = core.Packer(view)
+    books = [book_of(core, [], []) for _ in NAMES]
+    reader = LevelReader(NAMES)
+    by_json, by_delta = BookView("A/B"), BookView("A/B")
+    whole, by_changes = BookView("A/B"), BookView("A/B")
+    scales, at = None, 0
+    for _ in range(rng.randint(1, 12)):
+        changed(rng, books)
+        if not view.merge([each if rng.random() < 0.9 else None for each in books]):
+            continue
+        at += 1
+        head = b'{"timestamp":"2026-11-27T00:00:00Z","update_number":%d' % at
+        data, tail = b',"data":{', b',"stale_exchanges":[]}}'
+        kind = b',"type":"aggregated_orderbook_update"'
+        by_json.apply(in_json(view.full(head + kind + data, tail)))
+        levels = packer.pack(False)
+        assert whole.apply_packed(update_of(levels, update_number=at, time_us=1), reader)
+        checksum = view.checksum()
+        kind = b',"type":"aggregated_orderbook_delta","previous_update_number":%d,"checksum":%d'
+        delta = view.delta(head + kind % (at - 1, checksum) + data, tail)
+        changes = packer.pack(True) if packer.scales == scales else None
+        if delta is None:
+            assert packer.pack(True) is None
+            by_delta.apply(
+                in_json(view.full(head + b',"type":"aggregated_orderbook_update"' + data, tail))
+            )
+        else:
+            assert by_delta.apply(in_json(delta))
+        fields = {"update_number": at, "checksum": checksum}
+        if changes is None:
+            assert by_changes.apply_packed(update_of(levels, time_us=1, **fields), reader)
+        else:
+            assert by_changes.apply_packed(update_of(changes, elapsed_us=0, **fields), reader)
+        scales = packer.scales
+        expected = shown(by_json)
+        assert shown(by_delta) == expected, seed
+        assert shown(whole) == expected, seed
+        assert shown(by_changes) == expected, seed
+
+
+@pytest.mark.parametrize("core", EACH)
+def test_binary_updates_give_the_books_of_json(core: Any) -> None:
+    for seed in range(SEEDS):
+        check(core, seed)
+
+
+@needs_compiled
+def test_both_implementations_write_the_same_bytes() -> None:
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        options = {"depth": rng.randint(1, 12), "group": rng.choice(STEPS), "split": True}
+        if rng.random() < 0.5:
+            options["fees"] = FEES[2]
+        sides = []
+        for core in (reference, COMPILED):
+            again = random.Random(seed)
+            view = core.View(NAMES, **options)
+            packer = core.Packer(view)
+            books = [book_of(core, [], []) for _ in NAMES]
+            texts: list[Any] = []
+            for _ in range(6):
+                changed(again, books)
+                view.merge(books)
+                texts += [packer.pack(False), packer.pack(True), packer.scales]
+            sides.append(texts)
+        assert sides[0] == sides[1], seed
+
+
+@pytest.mark.parametrize("core", EACH)
+def test_numbers_beyond_64_bits_are_not_packed(core: Any) -> None:
+    view = core.View(("a", "b"), depth=3)
+    packer = core.Packer(view)
+    fine = book_of(core, [("0.000000000000000001", "1")])
+    large = book_of(core, [("99999999999999999", "1")])
+    view.merge([fine, large])
+    assert packer.pack(False) is None
+    view.merge([None, book_of(core, [("99", "1")])])
+    levels = packer.pack(False)
+    if levels is not None:  # the compiled core keeps the form for a while
+        assert update_of(levels).bids.amounts

@@ -1,0 +1,158 @@
+"""Binary updates of streams, read by the client, beside the JSON updates of the same books."""
+
+import random
+from decimal import Decimal
+
+import pytest
+
+from onebook.client.packed import LevelReader, decode
+from onebook.client.shapes import exact
+from onebook.client.view import BookView
+from onebook.fees import TakerFees
+from onebook.health import Health
+from onebook.streams.packed import with_skipped, with_subscription, with_view
+
+from .test_streams import BOOK, SYMBOL, Rig, key, parse
+
+NAMES = ("binance", "kraken", "okx")
+SEEDS = 60
+OPTIONS = (
+    {},
+    {"split": True},
+    {"ages": True, "coverage": True, "times": True},
+    {"group": "0.5"},
+    {"fees": TakerFees(binance="0.1", kraken="0.075", okx="-0.02"), "net": True, "split": True},
+)
+
+
+class Sent(list):
+    """A publisher that keeps streams and bytes."""
+
+    def publish(self, stream, payload, full):
+        self.append((stream, payload))
+
+    def status(self, stream, payload):
+        pass
+
+    def flush(self):
+        pass
+
+
+def rig_of(**books):
+    """Real books, all of them live; `BOOK` unless given."""
+    rig = Rig(exchanges=NAMES)
+    rig.heard = rig.streams.publisher = Sent()
+    for name in NAMES:
+        rig.books.open(rig.feeds.instrument(name, SYMBOL))
+        rig.snapshot(name, *books.get(name, BOOK))
+    return rig
+
+
+class Both:
+    """The updates of two streams of one set of books, as clients of each form see them."""
+
+    def __init__(self, rig, options):
+        self.rig = rig
+        self.in_json = rig.opened(key(*NAMES, mode="delta", **options))
+        self.in_packed = rig.streams.open(key(*NAMES, mode="delta", encoding="protobuf", **options))
+        rig.time.run(0.2)
+        self.reader = LevelReader(NAMES)
+        self.json, self.packed = BookView(SYMBOL), BookView(SYMBOL)
+        self.read = 0
+
+    def catch_up(self):
+        heard = self.rig.heard[self.read :]
+        self.read = len(self.rig.heard)
+        for stream, payload in heard:
+            if stream is self.in_json:
+                assert self.json.apply(exact(payload))
+            else:
+                assert self.packed.apply_packed(decode(payload), self.reader)
+
+
+def shown(view):
+    gross = [getattr(level, "gross", None) for level in (*view.bids, *view.asks)]
+    return (
+        list(view.bids), list(view.asks), gross, view.stale_exchanges, view.ages, view.coverage,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_update_gives_the_book_of_json(options):
+    for seed in range(SEEDS):
+        rng = random.Random(f"{seed}")
+        rig = rig_of()
+        for name in NAMES:
+            rig.books.open(rig.feeds.instrument(name, SYMBOL))
+            rig.snapshot(name, *BOOK)
+        both = Both(rig, options)
+        for _ in range(rng.randint(1, 12)):
+            name, price = rng.choice(NAMES), rng.randint(960, 1040)
+            row = [(f"{price / 10}", str(rng.choice([0, 1, 2.5, 0.125])))]
+            if rng.random() < 0.1:
+                rig.lose(name)
+            elif rig.books.get(rig.feeds.instrument(name, SYMBOL)).health is not Health.LIVE:
+                rig.snapshot(name, *BOOK)
+            elif price < 1000:
+                rig.delta(name, row, [])
+            else:
+                rig.delta(name, [], row)
+            rig.time.run(0.2)
+            both.catch_up()
+            assert shown(both.packed) == shown(both.json), seed
+            if both.json.market_stats:  # not of a short update
+                assert both.packed.market_stats == both.json.market_stats, seed
+                assert both.packed.timestamp == both.json.timestamp
+                assert both.packed.update_number == both.json.update_number
+
+
+def test_a_delta_is_a_fraction_of_its_json():
+    rig = rig_of()
+    both = Both(rig, {})
+    rig.delta("okx", [("99.5", "3")], [])
+    rig.time.run(0.2)
+    sizes = {stream: len(payload) for stream, payload in rig.heard}
+    assert sizes[both.in_packed] * 10 < sizes[both.in_json]
+
+
+def test_finer_prices_are_sent_with_a_whole_book():
+    rig = rig_of()
+    both = Both(rig, {})
+    both.catch_up()
+    rig.delta("okx", [("99.875", "3")], [])
+    rig.time.run(0.2)
+    last = [payload for stream, payload in rig.heard if stream is both.in_packed][-1]
+    assert not decode(last).HasField("elapsed_us")
+    both.catch_up()
+    assert both.packed.bids[1].price == Decimal("99.875")
+
+
+def test_numbers_beyond_64_bits_are_sent_as_json():
+    rig = rig_of(
+        okx=([("99999999999999999", "1")], []), kraken=([("0.000000000000000001", "1")], [])
+    )
+    both = Both(rig, {})
+    last = [payload for stream, payload in rig.heard if stream is both.in_packed][-1]
+    message = parse(decode(last).json)
+    assert message["type"] == "aggregated_orderbook_update"
+    assert next(level["price"] for level in message["data"]["bids"]) == 99999999999999999
+
+
+def test_an_answer_names_its_table_id_and_view():
+    rig = rig_of()
+    answers = []
+    rig.streams.fetch(key(*NAMES, encoding="protobuf"), answers.append, message_id="q1")
+    rig.time.run(0.2)
+    update = decode(with_view(answers[0], "mine"))
+    assert tuple(update.exchanges) == NAMES
+    assert (update.symbol, update.id, update.view) == (SYMBOL, '"q1"', "mine")
+    view = BookView(SYMBOL)
+    assert view.apply_packed(update, LevelReader(update.exchanges))
+    assert view.bids[0].price == 100
+
+
+def test_a_client_finds_its_number_and_what_it_missed():
+    rig = rig_of()
+    both = Both(rig, {})
+    update = decode(with_skipped(with_subscription(both.in_packed.full(), 3), 7))
+    assert (update.subscription, update.skipped, update.update_number) == (3, 7, 1)
