@@ -1,4 +1,5 @@
-"""Bytes an hour of each form of a view: {full, delta} x {object, array} x {plain, compressed}.
+"""Bytes an hour of each form of a view: {full, delta} x {object, array} x {plain, compressed},
+and of protobuf, which is never compressed.
 
 Two markets, both in virtual time, so that nothing waits: the simulator's (six exchanges, each
 with a frame about 15 times a second) and, where the samples are there, what was recorded of OKX
@@ -30,6 +31,7 @@ from onebook.exchanges.kit import Delta, Snapshot  # noqa: E402
 from onebook.feeds.session import FeedSession  # noqa: E402
 from onebook.feeds.stats import ExchangeStats  # noqa: E402
 from onebook.gateway import frames  # noqa: E402
+from onebook.gateway.fanout import FrameVariant  # noqa: E402
 from onebook.model import GIB_BYTES, Instrument  # noqa: E402
 from onebook.simulator import DIALECTS  # noqa: E402
 from onebook.simulator.kit import ListedSymbol  # noqa: E402
@@ -41,7 +43,8 @@ SYMBOL = "BTC/USDT"
 NAMES = ("binance", "bybit", "gate", "kraken", "kucoin", "okx")
 DEPTHS = (20, 50)
 MODES = ("full", "delta")
-LEVELS = ("object", "array")
+PROTOBUF = "protobuf"
+FORMS = ("object", "array", PROTOBUF)
 INTERVAL_MS = 100
 SIMULATED_S = 120.0
 FRAMES_HZ = (10.0, 20.0)  # of one exchange, at random in between
@@ -72,6 +75,12 @@ class Counter(NullPorts):
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         super().publish(stream, payload, full)
         options = stream.key.options
+        if options.encoding == PROTOBUF:
+            frame = FrameVariant(packed=True, number=1).update(payload)
+            for packed in (False, True):
+                form = (options.depth, options.mode, PROTOBUF, packed)
+                self.sent[form] = self.sent.get(form, 0) + frames.payload_length(frame)
+            return
         for packed, frame in (
             (False, frames.text_frame(payload)),
             (True, frames.deflated_frame(payload)),
@@ -99,14 +108,18 @@ class Harness:
         names = tuple(sorted(self.counter.instruments))
         for depth in DEPTHS:
             for mode in MODES:
-                for levels in LEVELS:
+                for form in FORMS:
                     options = ViewOptions(
-                        depth=depth, interval_ms=INTERVAL_MS, mode=mode, levels=levels
+                        depth=depth,
+                        interval_ms=INTERVAL_MS,
+                        mode=mode,
+                        levels="array" if form == "array" else "object",
+                        encoding=PROTOBUF if form == PROTOBUF else None,
                     )
                     self.streams.open(StreamKey(SYMBOL, names, options))
 
     def sums(self, began: float) -> Sums:
-        forms = len(DEPTHS) * len(MODES) * len(LEVELS)
+        forms = len(DEPTHS) * len(MODES) * len(FORMS)
         updates = self.counter.published // forms
         return Sums(self.clock.now_s - began, updates, dict(self.counter.sent))
 
@@ -205,21 +218,21 @@ def recorded() -> Sums:
 def table(sums: Sums) -> list[str]:
     """The Markdown table of one market."""
     rows = [
-        "| depth | mode | levels | bytes an hour | compressed | GB in 30 days | compressed "
+        "| depth | mode | form | bytes an hour | compressed | GB in 30 days | compressed "
         "| 50 GB last, days | compressed |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for depth in DEPTHS:
         for mode in MODES:
-            for levels in LEVELS:
+            for form in FORMS:
                 hourly = [
-                    sums.sent[depth, mode, levels, packed] / sums.seconds * HOUR_S
+                    sums.sent[depth, mode, form, packed] / sums.seconds * HOUR_S
                     for packed in (False, True)
                 ]
                 month = [each * MONTH_HOURS / GIB_BYTES for each in hourly]
                 days = [ALLOWANCE_BYTES / (each * 24) for each in hourly]
                 rows.append(
-                    f"| {depth} | {mode} | {levels} | {hourly[0]:,.0f} | {hourly[1]:,.0f} "
+                    f"| {depth} | {mode} | {form} | {hourly[0]:,.0f} | {hourly[1]:,.0f} "
                     f"| {month[0]:.1f} | {month[1]:.1f} | {days[0]:.1f} | {days[1]:.1f} |"
                 )
     return rows

@@ -40,6 +40,13 @@ class Goal(NamedTuple):
     unit: str = "x"
 
 
+# Exchanges with fused best prices whose depth ccxt follows too, beside Binance: `macro/ages.py`.
+FUSED = {
+    "okx": "OKX", "bybit": "Bybit", "htx": "HTX", "gate": "Gate", "whitebit": "WhiteBIT",
+    "bitget": "Bitget", "deribit": "Deribit", "hyperliquid": "Hyperliquid",
+    "binanceus": "Binance US", "okxus": "OKX US",
+}  # fmt: skip
+
 JOBS = (
     Job("ingest", ("micro/ingest.py",), once=True),
     Job("every", ("micro/every.py",), once=True),
@@ -108,6 +115,11 @@ JOBS = (
             "macro/ages.py cryptofeed_ticker",
         ),
     ),
+    Job(
+        "ages-each",
+        tuple(f"macro/ages.py {kind} {name}" for name in FUSED for kind in ("onebook", "ccxt")),
+        once=True,
+    ),
 )
 
 
@@ -134,7 +146,8 @@ FLOOR = "C send()"
 LIBRARY = "frame to the caller's function, 20 books"
 ASLEEP = "the same with 7 ms of sleep between rounds"
 LIBRARY_LATENCY = "frame sent to the caller's function, 20 books"
-AGE = "age of the best price at the caller, Binance"
+AGES = "age of the best price at the caller, "
+AGE = AGES + "Binance"
 WRONG = "time with a wrong best price, Binance"
 SCALE = "frame of one exchange among others"
 KINDS = (
@@ -262,6 +275,17 @@ GOALS = (
             ("ccxt watchBidsAsks", 1.5),
             ("cryptofeed TICKER", 1.5),
         )
+    ),
+    *(
+        Goal(14, f"age, p50, {name}", (AGES + name, "onebook p50"), None, AT_MOST, 15, unit="ms")
+        for name in FUSED.values()
+    ),
+    *(
+        Goal(
+            14, f"age, p50, {name}, ccxt watchOrderBook", (AGES + name, "onebook p50"),
+            (AGES + name, "ccxt watchOrderBook p50"), AT_MOST, 0.333,
+        )
+        for name in FUSED.values()
     ),
 )  # fmt: skip
 

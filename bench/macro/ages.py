@@ -1,15 +1,16 @@
 """Age of the best price at the caller: ours fused from two channels, and the peers'.
 
-A simulated Binance in a process on the other core sends its best prices at once and its depth every
-100 ms (`ages_exchange.py`), and keeps what its best prices were and when. Each contender follows
-BTC/USDT in a process of its own and notes what the caller sees as the best bid and ask, and when.
-Ours is the library; ccxt's `watch_order_book` and cryptofeed's L2 book follow the depth, ccxt's
-`watch_bids_asks` and cryptofeed's ticker the best prices.
+A simulated exchange in a process on the other core sends its best prices at once and its depth at
+the interval of the exchange (`ages_exchange.py`), and keeps what its best prices were and when.
+Each contender follows the first pair in a process of its own and notes what the caller sees as the
+best bid and ask, and when. Ours is the library; ccxt's `watch_order_book` and cryptofeed's L2 book
+follow the depth, ccxt's `watch_bids_asks` and cryptofeed's ticker the best prices (of Binance). How
+ccxt is asked for the channel that we follow is said in `tests/judges`.
 
 Age: for each change of the exchange's best price, the time until the caller has it, or a later one.
 Wrong: the share of time in which the caller's best bid or ask is not the exchange's.
 
-    ages.py KIND
+    ages.py KIND [EXCHANGE]
 """
 
 import asyncio
@@ -20,34 +21,38 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import load
 import uvloop
-from ages_exchange import NATIVE
 
 import onebook
+from onebook.exchanges import EXCHANGES
 from onebook.library import BookUpdate, ExchangeSettings, FeedSettings
+from onebook.simulator import DIALECTS
+from onebook.simulator.kit.loopback import Urls
 from timing import report
 
-SYMBOL = "BTC/USDT"
 WARM_S = 3.0  # until books are there
-MEASURED_S = float(os.environ.get("BENCH_AGES_S", "30"))
+MEASURED_S = float(os.environ.get("BENCH_AGES_S", "30"))  # of Binance
+OTHERS_S = 5.0  # of another exchange, so that two contenders take less than 20 s
 PATIENCE_S = 120.0
-ROW = "age of the best price at the caller, Binance"
 Best = tuple[int, float, float]  # time of the monotonic clock in ns, bid, ask
 
 
 class Exchange:
     """The other process, seen from the contender's."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         script = Path(__file__).with_name("ages_exchange.py")
         self._process = subprocess.Popen(
-            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, script, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
+        self.name = name
+        self.listing = DIALECTS[name].listings[0]
         self.ws, self.rest = json.loads(self._process.stdout.readline())
         self.place = self.rest.removeprefix("http://")
 
@@ -127,44 +132,51 @@ async def with_onebook(exchange: Exchange, shown: Shown) -> None:
             shown.best(update.best_bid.price, update.best_ask.price)
 
     place = ExchangeSettings(ws_url=exchange.ws, rest_url=exchange.rest)
-    feeds = FeedSettings(overrides={"binance": place})
-    async with onebook.order_book(SYMBOL, exchanges="binance", feeds=feeds) as book:
+    feeds = FeedSettings(overrides={exchange.name: place})
+    symbol = exchange.listing.symbol
+    async with onebook.order_book(symbol, exchanges=exchange.name, feeds=feeds) as book:
         await book.run(callback)
 
 
-def _ccxt(exchange: Exchange) -> Any:
+async def _ccxt(exchange: Exchange) -> tuple[Any, Any]:
+    """A client that finds only the simulated exchange, and how it is asked for the book."""
+    import aiohttp
     import ccxt.pro
 
-    client = ccxt.pro.binance({"options": {"defaultType": "spot"}})
-    client.urls["api"]["ws"]["spot"] = f"ws://{exchange.place}/ws"
-    client.urls["api"]["public"] = f"http://{exchange.place}/api/v3"
+    from judges.ccxt_side import Judge, NoNames, market, redirected
+    from judges.test_ccxt_books import JUDGES
+
+    judge = JUDGES.get(exchange.name, Judge())
+    config = {"enableRateLimit": False, "options": dict(judge.options)}
+    client = getattr(ccxt.pro, judge.name or exchange.name)(config | dict(judge.keys))
+    client.urls = redirected(client.urls, Urls(exchange.ws, exchange.rest))
+    if judge.repair:
+        judge.repair(client)
+    client.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=NoNames()))
+    client.open()
+    listings = DIALECTS[exchange.name].listings
     client.set_markets(
-        [
-            client.safe_market_structure(
-                {
-                    "id": NATIVE, "lowercaseId": NATIVE.lower(), "symbol": SYMBOL, "base": "BTC",
-                    "quote": "USDT", "baseId": "BTC", "quoteId": "USDT", "type": "spot",
-                    "spot": True, "active": True, "info": {},
-                    "precision": {"price": 0.01, "amount": 0.00001},
-                }
-            )
-        ]
-    )  # fmt: skip
-    return client
+        await getattr(client, judge.markets)()
+        if judge.markets
+        else [market(listing) for listing in listings]
+    )
+    return client, judge
 
 
 async def with_ccxt_book(exchange: Exchange, shown: Shown) -> None:
-    client = _ccxt(exchange)
+    client, judge = await _ccxt(exchange)
+    symbol = exchange.listing.symbol
     while True:
-        book = await client.watch_order_book(SYMBOL)
+        book = await client.watch_order_book(symbol, judge.limit, deepcopy(dict(judge.params)))
         if book["bids"] and book["asks"]:
             shown.best(book["bids"][0][0], book["asks"][0][0])
 
 
 async def with_ccxt_best(exchange: Exchange, shown: Shown) -> None:
-    client = _ccxt(exchange)
+    client, _ = await _ccxt(exchange)
+    symbol = exchange.listing.symbol
     while True:
-        ticker = (await client.watch_bids_asks([SYMBOL]))[SYMBOL]
+        ticker = (await client.watch_bids_asks([symbol]))[symbol]
         shown.best(ticker["bid"], ticker["ask"])
 
 
@@ -174,7 +186,11 @@ async def _with_cryptofeed(exchange: Exchange, channel: str, callback: Any) -> N
     from cryptofeed.symbols import Symbols
 
     kinds = {"BTC-USDT": "spot"}
-    Symbols.set("BINANCE", {"BTC-USDT": NATIVE}, {"instrument_type": kinds, "tick_size": {}})
+    Symbols.set(
+        "BINANCE",
+        {"BTC-USDT": exchange.listing.native},
+        {"instrument_type": kinds, "tick_size": {}},
+    )
     Binance.websocket_endpoints = [
         WebsocketEndpoint(f"wss://{exchange.place}", options={"compression": None})
     ]
@@ -225,9 +241,10 @@ KINDS: dict[str, tuple[str, Callable[[Exchange, Shown], Awaitable[None]]]] = {
 }
 
 
-async def measure(kind: str) -> None:
+async def measure(kind: str, exchange_name: str) -> None:
     name, contender = KINDS[kind]
-    exchange, shown = Exchange(), Shown()
+    exchange, shown = Exchange(exchange_name), Shown()
+    display = EXCHANGES[exchange_name].display
     running = asyncio.ensure_future(contender(exchange, shown))
     async with asyncio.timeout(PATIENCE_S):
         while not shown.seen:
@@ -236,7 +253,7 @@ async def measure(kind: str) -> None:
             await asyncio.sleep(0.05)
     await asyncio.wait([running], timeout=WARM_S)
     begin = time.monotonic_ns()
-    await asyncio.wait([running], timeout=MEASURED_S)
+    await asyncio.wait([running], timeout=MEASURED_S if exchange_name == "binance" else OTHERS_S)
     end = time.monotonic_ns()
     if running.done():
         running.result()
@@ -247,20 +264,20 @@ async def measure(kind: str) -> None:
     if not ages:
         sys.exit("the exchange's best price never changed")
     report(
-        ROW,
+        f"age of the best price at the caller, {display}",
         {f"{name} p50": statistics.median(ages), f"{name} p90": ages[len(ages) * 9 // 10]},
         "ms",
     )
     share = 100 * wrong_share(truth, seen, begin, end)
-    report("time with a wrong best price, Binance", {name: share}, "%")
-    report("changes of the best price, Binance", {name: len(ages)}, "changes")
+    report(f"time with a wrong best price, {display}", {name: share}, "%")
+    report(f"changes of the best price, {display}", {name: len(ages)}, "changes")
     sys.stdout.flush()
     os._exit(0)
 
 
 def main() -> None:
     load.settle_on(0)
-    uvloop.run(measure(sys.argv[1]))
+    uvloop.run(measure(sys.argv[1], *(sys.argv[2:] or ["binance"])))
 
 
 if __name__ == "__main__":

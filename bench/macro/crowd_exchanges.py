@@ -63,7 +63,7 @@ class Fetches:
         exchange._front.get = self.get  # type: ignore[method-assign]
 
     def get(self, path, query):
-        self._windows.allow(self._exchange._clock().s)
+        self._windows.allow(self._exchange._clock.monotonic())
         return self._get(path, query)
 
 

@@ -135,6 +135,25 @@ export interface Crossing {
   sellAgeMs?: number;
 }
 
+/** How some books of a view with the option `quotes` are converted. */
+export interface Conversion {
+  /** The pair, such as USDC/USDT. */
+  symbol: string;
+  /** The books that it converts, such as kraken:USDC. */
+  members: string[];
+  /** Whose books of the pair are used. */
+  exchanges: string[];
+  /** Whose books of the pair are not live. */
+  staleExchanges: string[];
+  /** Best price, after the fee with `fees`, and amount, as decimal text; null while it is not live. */
+  bid: [string, string] | null;
+  ask: [string, string] | null;
+  /** Age of the oldest of these books. */
+  ageMs: number | null;
+  /** Why it is not live; null while it is. */
+  reason: string | null;
+}
+
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
@@ -163,6 +182,8 @@ export class View {
   fill: { buy?: Filled[]; sell?: Filled[] };
   /** With the option `crossings`: the most profitable first; those that ended come first, once. */
   crossings: Crossing[];
+  /** With the option `quotes`: how books in other quotes are converted. */
+  conversions: Conversion[];
   /** With the option `times`, in microseconds since 1970; null without. */
   times: { merged: number; sent: number; exchanges: Record<string, ExchangeTimes> } | null;
   /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
@@ -224,6 +245,8 @@ export interface BookOptions {
   on?: "best" | "crossing" | null;
   /** With `fees`: exchanges that cross after fees, with at least this profit in percent, as decimal text. */
   crossings?: string | null;
+  /** Quote currencies whose books are converted and pooled into the symbol's own quote, at most 8. */
+  quotes?: string[] | null;
   /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
   encoding?: "json" | "protobuf";
 }
@@ -303,7 +326,8 @@ export interface LiveTransaction {
   record: TransactionRecord | null;
   /** Whether the exchange can be read, and how new records are found; null for a record. */
   status: {
-    state: "live" | "interrupted";
+    /** "ended": the credentials now belong to another account; then `Refused` (`account_changed`) is thrown. */
+    state: "live" | "interrupted" | "ended";
     reason: string | null;
     /** Unix ms up to which everything was sent. */
     completeTo: number;
@@ -626,6 +650,10 @@ export class Onebook {
   pairs(exchange: string): Promise<ExchangePairs>;
   /** Return usage and allowance of the key. */
   usage(): Promise<KeyUsage>;
+  /** Return the key's taker fees in percent by exchange; "*": all others. */
+  fees(): Promise<Record<string, string>>;
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
   /** Return the health of the service. */
   health(): Promise<Health>;
   /** Verify the operator's credentials with the exchange. */
@@ -648,6 +676,16 @@ export class Onebook {
     types?: string[] | string,
     options?: FollowOptions,
   ): AsyncGenerator<LiveTransaction, void, void>;
+}
+
+/** The fields of a binary update (`onebook.proto`) by their names there. */
+export function updateOf(frame: ArrayBuffer): Record<string, unknown>;
+
+/** Turns the binary updates of one subscription into messages that `View.apply` takes. */
+export class PackedReader {
+  /** @param table the `exchanges` of the reply to the subscription  @param about members of each message */
+  constructor(table: string[], about: object);
+  message(update: Record<string, unknown>): object;
 }
 
 export function crc32(text: string): number;

@@ -163,6 +163,25 @@ class ExchangeTimes(NamedTuple):
     error_us: int | None
 
 
+class ConversionReport(NamedTuple):
+    """How some books of a view with `quotes` are converted, as of an update.
+
+    `symbol` is the pair, `members` the books that it converts, such as kraken:USDC, `exchanges`
+    whose books of the pair are used and `stale_exchanges` whose are not live. `bid` and `ask` are
+    its best (price, amount), after the fee with `fees`; `age_ms` is the age of the oldest book.
+    While the conversion is not live, `reason` says why, and the three are None.
+    """
+
+    symbol: str
+    members: tuple[str, ...]
+    exchanges: tuple[str, ...]
+    stale_exchanges: tuple[str, ...]
+    bid: tuple[Decimal, Decimal] | None
+    ask: tuple[Decimal, Decimal] | None
+    age_ms: int | None
+    reason: str | None
+
+
 class BookTimes(NamedTuple):
     """Times of an update and of its exchanges, in microseconds since 1970.
 

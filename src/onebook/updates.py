@@ -18,33 +18,30 @@ SCHEMA: Final = "onebook.proto"
 SCHEMA_FILE: Final = Path(__file__).with_name(SCHEMA)
 
 # Fields by number: a name, its type, and whether it is a list or may be absent.
-_SIDE: Final = {
-    1: ("prices", "uint64", "repeated"),
-    2: ("amounts", "uint64", "repeated"),
-    3: ("members", "uint64", "repeated"),
-    4: ("parts", "uint64", "repeated"),
-    5: ("gross", "uint64", "repeated"),
-}
-_UPDATE: Final = {
+_FIELDS: Final = {
     1: ("subscription", "uint32", ""),
     2: ("update_number", "uint64", ""),
-    3: ("time_us", "uint64", ""),
-    4: ("elapsed_us", "sint64", "optional"),
-    5: ("price_scale", "uint32", ""),
-    6: ("amount_scale", "uint32", ""),
-    7: ("gross_scale", "uint32", ""),
-    8: ("bids", "Side", ""),
-    9: ("asks", "Side", ""),
-    10: ("checksum", "fixed32", "optional"),
-    11: ("stale", "uint32", "repeated"),
-    12: ("skipped", "uint32", ""),
-    13: ("ages_ms", "sint64", "repeated"),
-    14: ("more", "bytes", ""),
-    15: ("json", "bytes", ""),
-    16: ("exchanges", "string", "repeated"),
-    17: ("symbol", "string", ""),
-    18: ("id", "string", ""),
-    19: ("view", "string", ""),
+    3: ("elapsed_us", "sint64", "optional"),
+    4: ("checksum", "fixed32", "optional"),
+    5: ("bids", "uint64", "repeated"),
+    6: ("asks", "uint64", "repeated"),
+    7: ("stale", "uint32", "repeated"),
+    8: ("bid_parts", "uint64", "repeated"),
+    9: ("ask_parts", "uint64", "repeated"),
+    10: ("bid_gross", "uint64", "repeated"),
+    11: ("ask_gross", "uint64", "repeated"),
+    12: ("time_us", "uint64", ""),
+    13: ("price_scale", "uint32", ""),
+    14: ("amount_scale", "uint32", ""),
+    15: ("gross_scale", "uint32", ""),
+    16: ("skipped", "uint32", ""),
+    17: ("ages_ms", "sint64", "repeated"),
+    18: ("more", "bytes", ""),
+    19: ("json", "bytes", ""),
+    20: ("exchanges", "string", "repeated"),
+    21: ("symbol", "string", ""),
+    22: ("id", "string", ""),
+    23: ("view", "string", ""),
 }
 
 
@@ -53,10 +50,7 @@ def _field(at: int, name: str, kind: str, label: str) -> FieldDescriptorProto:
     field = proto(name=name, number=at, label=proto.LABEL_OPTIONAL, json_name=_camel(name))
     if label == "repeated":
         field.label = proto.LABEL_REPEATED
-    if kind == "Side":
-        field.type, field.type_name = proto.TYPE_MESSAGE, ".onebook.Side"
-    else:
-        field.type = proto.Type.Value(f"TYPE_{kind.upper()}")
+    field.type = proto.Type.Value(f"TYPE_{kind.upper()}")
     return field
 
 
@@ -65,23 +59,20 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.title, others))
 
 
-def _message(name: str, fields: dict[int, tuple[str, str, str]]) -> DescriptorProto:
-    message = DescriptorProto(name=name)
-    for at, (field, kind, label) in fields.items():
-        described = _field(at, field, kind, label)
+def _message() -> DescriptorProto:
+    message = DescriptorProto(name="Update")
+    for at, (name, kind, label) in _FIELDS.items():
+        described = _field(at, name, kind, label)
         if label == "optional":  # in proto3: a union of one
             described.proto3_optional = True
             described.oneof_index = len(message.oneof_decl)
-            message.oneof_decl.add(name=f"_{field}")
+            message.oneof_decl.add(name=f"_{name}")
         message.field.append(described)
     return message
 
 
 FILE: Final = FileDescriptorProto(
-    name=SCHEMA,
-    package="onebook",
-    syntax="proto3",
-    message_type=[_message("Update", _UPDATE), _message("Side", _SIDE)],
+    name=SCHEMA, package="onebook", syntax="proto3", message_type=[_message()]
 )
 _pool = DescriptorPool()
 _pool.Add(FILE)

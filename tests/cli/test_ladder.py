@@ -13,10 +13,10 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from onebook.cli.ladder import Ladder, joined, market_lines, read_fees
-from onebook.client import BookLevel, BookView, Fill, FillPart
+from onebook.cli.ladder import Ladder, joined, market_lines, read_fees, transits_of
+from onebook.client import BookLevel, BookTimes, BookView, ExchangeTimes, Fill, FillPart
 from onebook.crossings import Crossing, CrossingReport
-from onebook.orderbook import NetLevel
+from onebook.orderbook import LayerTimes, NetLevel
 from onebook.routes import Route, RoutePart
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
@@ -94,7 +94,7 @@ def test_a_route_has_its_average_before_and_after_fees(view):
     )  # fmt: skip
     view.fills["buy"] = [route]
     assert lines(view, with_fees=True)[0] == (
-        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.02  "
+        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.020  "
         "lots leave 0.5  slippage -0.7444 %  worst 100.1  okx 2.5"
     )
 
@@ -246,3 +246,30 @@ def test_the_age_of_the_best_prices_is_beside_them_if_every_one_is_known(view):
     assert "received" not in middle(24)
     view.ages = {"okx": 40}
     assert middle().endswith("spread 0.5")
+
+
+def test_the_age_by_the_exchange_s_clock_has_its_error(view):
+    """A message left at 1,000 ms by a clock that is 2,000 ms behind ours and came at 3,012 ms."""
+    view.market_stats |= {"spread": Decimal("0.5"), "crossed": False}
+    view.bids = [level("100.5", okx="1", kraken="1")]
+    view.asks = [level("101", okx="1")]
+    view.ages = {"okx": 40, "kraken": 20}
+
+    def times(name, took_us, error_us, exchange_us=1_000_000, offset_us=2_000_000):
+        received_us = None if exchange_us is None else exchange_us + offset_us + took_us
+        depth = LayerTimes(None, 5)
+        return name, ExchangeTimes(LayerTimes(exchange_us, received_us), depth, offset_us, error_us)
+
+    def middle(*exchanges):
+        ladder = Ladder(None)
+        ladder.transits = transits_of(BookTimes(0, 0, dict(exchanges)))
+        return next(line.plain for line in ladder.lines(view, 5) if "spread" in line.plain)
+
+    okx, kraken = times("okx", 12_300, 1_200), times("kraken", 5_000, 400)
+    assert middle(okx, kraken).endswith("spread 0.5  52 ms old ±2 ms")
+    assert middle(okx, times("kraken", 45_400, 400)).endswith("65 ms old ±1 ms"), "the oldest"
+    assert middle(times("okx", 12_300, None), kraken).endswith("at least 52 ms old")
+    assert middle(okx).endswith("received 40 ms ago"), "kraken's is unknown"
+    assert middle(okx, times("kraken", 0, 400, exchange_us=None)).endswith("received 40 ms ago")
+    assert middle(times("okx", -900_000, 1_000), kraken).endswith("40 ms old ±1 ms")
+    assert transits_of(None) == {}

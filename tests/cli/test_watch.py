@@ -175,10 +175,12 @@ def only_root(connection, request):
 class Scripted(threading.Thread):
     """A WebSocket server in a thread: the command runs its own event loop."""
 
-    def __init__(self, *messages):
+    def __init__(self, *messages, times=None):
         super().__init__()
         self.messages = messages
+        self.times = times  # of the exchanges, for the request of a whole book
         self.heard = []
+        self.asked = None
         self.ready = threading.Event()
         self.stop = threading.Event()
 
@@ -192,15 +194,24 @@ class Scripted(threading.Thread):
             await asyncio.to_thread(self.stop.wait)
 
     async def _talk(self, ws):
-        self.heard = [json.loads(await ws.recv()) for _ in range(2)]
+        heard = [json.loads(await ws.recv()) for _ in range(2)]
+        if heard[1]["type"] == "get_aggregated_orderbook":
+            self.asked = heard[1]
+            if self.times is not None:
+                data = self.messages[0]["data"] | {"times": self.times}
+                reply = self.messages[0] | {"data": data, "type": "aggregated_orderbook_data"}
+                await ws.send(json.dumps(reply | {"id": self.asked["id"]}))
+            await ws.wait_closed()
+            return
+        self.heard = heard
         for message in self.messages:
             await ws.send(json.dumps(message))
-        if self.messages != (UPDATE,):
+        if len(self.messages) > 1 or self.messages[0]["type"] != UPDATE["type"]:
             await ws.wait_closed()
             return
         with suppress(ConnectionClosed):  # the client takes the newest, so there must be more
             for number in itertools.count(2):
-                await ws.send(json.dumps({**UPDATE, "update_number": number}))
+                await ws.send(json.dumps({**self.messages[0], "update_number": number}))
                 await asyncio.sleep(0.02)
 
     def __enter__(self):
@@ -264,9 +275,24 @@ def test_watch_subscribes_as_asked_and_ends_after_so_many_updates():
     assert server.heard[1] == {
         "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
         "exchanges": ["okx", "kraken"], "depth": 10, "split": True, "mode": "delta", "group": "10",
-        "ages": True,
+        "ages": True, "encoding": "protobuf",
     }  # fmt: skip
     assert "100" in answer.output
+
+
+def test_the_age_of_the_prices_is_shown_as_soon_as_the_times_are_known():
+    stats = NO_STATS | {"spread": 1, "mid_price": 100.5}
+    data = UPDATE["data"] | {"asks": [[101, 1, [["okx", 1]]]], "market_stats": stats}
+    top = {"exchange": 1_000_000, "received": 3_012_300}  # of a clock that is 2 s behind ours
+    okx = {"top": top, "depth": top, "offset": 2_000_000, "error": 1_200}
+    times = {"merged": 3_012_400, "sent": 3_012_500, "exchanges": {"okx": okx}}
+    with Scripted(UPDATE | {"data": data}, times=times) as server:
+        answer = server.watch("--updates", "200", "-e", "okx, kraken")
+    assert answer.exit_code == 0
+    assert server.asked["times"] is True
+    assert server.asked["exchanges"] == ["okx", "kraken"]
+    first, last = (answer.output.find(text) for text in ("received 5 ms ago", "17 ms old ±2 ms"))
+    assert -1 < first < last
 
 
 def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder():
@@ -303,7 +329,7 @@ def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
     assert server.heard[1]["fees"] == {"okx": "-0.02", "*": "0.1"}
     assert (server.heard[1]["net"], server.heard[1]["crossings"]) == (True, "0")
     assert "not crossed after fees" in answer.stdout
-    assert "average 100.00  after fees 101.00  lots cost 1" in answer.stdout
+    assert "average 100.00  after fees 101.00  lots cost 1.00" in answer.stdout
 
 
 def test_a_net_book_needs_fees():

@@ -65,7 +65,7 @@ async def test_clients_run(tmp_path, kind, count):
 
 async def test_library_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(of("library")) == 3
+    assert len(of("library")) == 4
     async with SimulatedExchanges(NAMES, seed=2, rate_hz=20) as sim:
         for name, exchange in sim.exchanges().items():
             monkeypatch.setitem(exchanges.EXCHANGES, name, exchange)

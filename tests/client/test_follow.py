@@ -11,7 +11,7 @@ import pytest
 
 from client.place import place
 from client.test_js import needs_node, run
-from gateway.test_live_transactions import FAST
+from gateway.test_live_transactions import FAST, replace_key
 from onebook.client import AsyncOnebook, Onebook, Refused
 from onebook.transactions.live import LiveLimits
 from steady import PATIENCE_S
@@ -136,3 +136,52 @@ async def test_the_javascript_client_follows_across_lost_connections(rig):
     ids = {each[2] for each in seen[1:]}
     assert len(ids) == 3
     assert refused == "invalid_exchange"
+
+
+ENDED = "The credentials of bybit now belong to another account; subscribe again."
+
+
+async def test_credentials_of_another_account_end_it(rig):
+    states = []
+
+    async def follow(client):
+        async with aclosing(client.follow_transactions("bybit", TYPES)) as events:
+            async for event in events:
+                states.append(event.status["state"])
+                if states == ["live"]:
+                    await replace_key(rig, uid="999999")
+
+    async with AsyncOnebook(rig.url, rig.key) as client:
+        with pytest.raises(Refused, match=ENDED) as refused:
+            await follow(client)
+    assert refused.value.code == "account_changed"
+    assert states[-1] == "ended"
+
+
+ENDING = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, process.env.ONEBOOK_KEY, { random: () => 0 });
+const states = [];
+let refused = null;
+try {
+  for await (const { status } of client.followTransactions("bybit", ["transfers"])) {
+    states.push(status.state);
+    process.stdout.write("status\\n");
+  }
+} catch (error) {
+  refused = [error.name, error.code, error.message];
+}
+console.log(JSON.stringify([states.at(-1), refused]));
+"""
+
+
+@needs_node
+async def test_credentials_of_another_account_end_it_in_javascript(rig):
+    replacing = []
+
+    def on_line(line):
+        if line.strip() == b"status" and not replacing:
+            replacing.append(asyncio.ensure_future(replace_key(rig, uid="999999")))
+
+    state, refused = await run(ENDING, on_line=on_line, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
+    assert (state, refused) == ("ended", ["Refused", "account_changed", ENDED])

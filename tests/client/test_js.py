@@ -531,6 +531,7 @@ async def test_in_chromium_a_page_of_another_origin_has_books_and_rest(tmp_path,
                 seen.push(exchange);
                 break;
               }}
+              seen.push(await client.changeFees({{ okx: "0.080" }}), await client.fees());
               const stranger = new Onebook("{rig.url}", "wrong");
               await stranger.usage().catch(({{ code }}) => seen.push(code));
               for await (const view of client.watch("BTC/USDT", {{ depth: 1 }})) {{
@@ -538,7 +539,8 @@ async def test_in_chromium_a_page_of_another_origin_has_books_and_rest(tmp_path,
               }}
             }})()"""
         )
-    assert seen == ["premium", "healthy", "bybit", "api_key_not_found", True]
+    fees = {"okx": "0.08"}
+    assert seen == ["premium", "healthy", "bybit", fees, fees, "api_key_not_found", True]
 
 
 @needs_chromium

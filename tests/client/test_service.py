@@ -61,6 +61,15 @@ async def test_usage_counts_what_was_delivered(rig, client):
     assert after.used_bytes + after.remaining_bytes == after.limit_bytes
 
 
+async def test_the_fees_of_the_key_are_read_replaced_and_removed(client):
+    assert await client.fees() == {}
+    assert await client.change_fees({"okex": "0.080", "*": "0.1"}) == {"*": "0.1", "okx": "0.08"}
+    assert await client.fees() == {"*": "0.1", "okx": "0.08"}
+    with pytest.raises(Refused, match="A fee is a decimal number"):
+        await client.change_fees({"okx": "free"})
+    assert await client.change_fees({}) == await client.fees() == {}
+
+
 async def test_transactions_come_over_as_many_pages_as_needed(rig, client):
     start = datetime.now(UTC) - timedelta(days=20)
     whole = [page async for page in client.transaction_pages("bybit", ALL_TYPES, start=start)]

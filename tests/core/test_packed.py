@@ -136,4 +136,4 @@ def test_numbers_beyond_64_bits_are_not_packed(core: Any) -> None:
     view.merge([None, book_of(core, [("99", "1")])])
     levels = packer.pack(False)
     if levels is not None:  # the compiled core keeps the form for a while
-        assert update_of(levels).bids.amounts
+        assert update_of(levels).bids

@@ -27,6 +27,7 @@ from onebook.exchanges.kit import (
     Unnamed,
 )
 from onebook.exchanges.kit.contract import UNKNOWN
+from onebook.exchanges.kit.roster import SENDINGS_MAX
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 
@@ -311,3 +312,24 @@ def test_refused_tickers_cost_no_book() -> None:
     error = {"code": 2, "message": words}
     frame = {"id": 3, "channel": "spot.book_ticker", "event": "subscribe", "error": error}
     assert connector.received(json.dumps(frame).encode()) == (Ignored(known=True, refused=words),)
+
+
+def test_tickers_that_a_server_error_refuses_are_requested_again_a_few_times() -> None:
+    connector = EXCHANGE.connector([BTC, ETH])
+    requests = [json.loads(each) for each in sent(connector.opened())]
+    number = next(each["id"] for each in requests if each["channel"] == "spot.book_ticker")
+    error = {"code": 3, "message": "server error"}
+    numbers = [number]
+    while True:
+        frame = {"id": number, "channel": "spot.book_ticker", "event": "subscribe", "error": error}
+        pause, *again = connector.received(json.dumps(frame).encode())
+        if not again:
+            break
+        assert pause == SlowDown("server error")
+        (repeated,) = sent(again)
+        number = json.loads(repeated)["id"]
+        assert repeated == tops("subscribe", number, "BTC_USDT", "ETH_USDT")
+        numbers.append(number)
+    assert pause == Ignored(known=True, refused="server error")
+    assert len({*numbers}) == len(numbers) == SENDINGS_MAX
+    assert connector.received(json.dumps(frame).encode()) == (pause,), "answered already"

@@ -47,6 +47,9 @@ class Listed:
     def pairs(self, exchange):
         return sorted(symbol for symbol, names in LISTED.items() if exchange in names)
 
+    def symbols(self):
+        return list(LISTED)
+
     def suggest(self, symbol, n=3):
         return ["BTC/USD", "BTC/USDT", "DOGE/USDT"][:n]
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
+from gateway.conversation import AWAY, LISTED, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
 from onebook.fees import fee_table
 from onebook.gateway.directory import Directory
@@ -426,6 +426,82 @@ FEES = {"okx": "0.080", "*": "0.1"}
 def subscribed(alice, **options):
     reply = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)[0]
     return reply, alice.client.subscriptions.get(("BTC/USDT", None))
+
+
+PAIRS = {"BTC/USDC": ["kraken", "okx"], "USDC/USDT": ["kraken"], "USDT/EUR": ["okx"]}
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """More pairs than the other tests know."""
+    for symbol, names in PAIRS.items():
+        monkeypatch.setitem(LISTED, symbol, names)
+
+
+@pytest.mark.usefixtures("listed")
+def test_quotes_make_a_view_of_the_books_of_all_of_them(alice):
+    both = ["okx", "kraken"]
+    reply, key = subscribed(alice, exchanges=both, quotes=["usdc", "USDT", "USDC"], fees=FEES)
+    assert reply["exchanges"] == ["kraken", "kraken:USDC", "okx", "okx:USDC"]
+    assert key.exchanges == tuple(reply["exchanges"])
+    assert reply["options"]["quotes"] == ["USDC"]
+    assert reply["options"]["fees"] == {"kraken": "0.1", "okx": "0.08"}
+    assert reply["rejected"] == []
+    _, other = subscribed(alice, exchanges=both, quotes=["USDC"], fees=FEES)
+    assert other == key
+    (fetch,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USDT", depth=5)
+    assert fetch.key.exchanges == key.exchanges
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_book_that_nothing_converts_is_rejected(alice):
+    reply, key = subscribed(alice, exchanges=["okx"], quotes=["USDC", "EUR"])
+    assert reply["exchanges"] == ["okx"]
+    assert reply["rejected"] == [{"exchange": "okx:USDC", "reason": "no_conversion"}]
+    # It would be converted on an exchange without a fee.
+    _, key = subscribed(alice, exchanges=["okx", "kraken"], quotes=["USDC"], fees={"okx": "0"})
+    assert key.exchanges == ("okx",)
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_bridge_needs_no_exchange_that_lists_the_pair_itself(alice):
+    (reply,) = alice.says(type="subscribe_aggregated", symbol="BTC/EUR", quotes=["USDT"])[:1]
+    assert "okx:USDT" in reply["exchanges"]
+    assert "kraken:USDT" in reply["exchanges"]  # through okx, the only one that lists USDT/EUR
+
+
+@pytest.mark.parametrize(
+    ("quotes", "problem"),
+    [
+        (["USTD"], 'quotes: no exchange lists a pair in "USTD".'),
+        (["USDC!"], "quotes: must be currencies such as USDC"),
+        (["BTC/USDC"], "quotes: must be currencies such as USDC"),
+        ([f"A{number}" for number in range(9)], "quotes"),
+        ("USDC", "quotes"),
+    ],
+)
+@pytest.mark.usefixtures("listed")
+def test_unusable_quotes_are_refused(alice, quotes, problem):
+    reply, key = subscribed(alice, quotes=quotes)
+    assert reply["error"] == "invalid_parameters"
+    assert problem in reply["message"]
+    assert key is None
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_basket_without_any_convertible_book_is_refused(alice):
+    (reply,) = alice.says(type="subscribe_aggregated", symbol="BTC/GBP", quotes=["USDC"])
+    assert reply["error"] == "invalid_parameters"
+    assert reply["message"] == (
+        "quotes: none of these exchanges lists a pair that converts USDC to GBP."
+    )
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_basket_has_a_limit_of_books(alice, monkeypatch):
+    monkeypatch.setattr("onebook.gateway.directory.MEMBERS_MAX", 3)
+    reply, _ = subscribed(alice, exchanges=["okx", "kraken"], quotes=["USDC"])
+    assert "a view merges at most 3 books, and these exchanges have 4" in reply["message"]
 
 
 def test_fees_become_those_of_the_exchanges_of_the_view(alice):

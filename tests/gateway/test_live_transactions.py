@@ -1,6 +1,7 @@
 """Live transactions over real sockets: history and events without a seam, each record once."""
 
 import asyncio
+import contextlib
 import json
 import time
 from contextlib import asynccontextmanager
@@ -10,6 +11,8 @@ from client.place import place
 from e2e.service import client_of
 from gateway.test_transactions import seen, waited
 from onebook.gateway import GatewayLimits
+from onebook.simulator.accounts.bybit import SimulatedKey
+from onebook.transactions.credentials import Credentials
 from onebook.transactions.live import LiveLimits
 from onebook.transactions.request import TransactionsRequest
 from steady import PATIENCE_S
@@ -252,3 +255,57 @@ async def test_what_excludes_it_and_how_many_there_may_be(tmp_path):
         assert (await client.kind("transaction_complete"))["live"]
         await client.say(**few)
         assert (await client.kind("error"))["error"] == "subscription_limit_exceeded"
+
+
+async def replace_key(rig, uid=None):
+    """Store the credentials of another key, of the same account or of another one."""
+    service = rig.node.transactions
+    await waited(lambda: service._owners)  # the account of the first key is known
+    other = SimulatedKey("otherkey000000000000", "othersecret0000000000000000000000000")
+    rig.bybit._keys[other.api_key] = other
+    if uid is not None:
+        rig.bybit.account.uid = uid
+    await service._vault.put("bybit", "mainnet", Credentials(other.api_key, other.secret), now_ms=0)
+
+
+async def test_a_rotated_key_continues_and_is_said_once(tmp_path):
+    async with living(tmp_path) as client:
+        bybit = client.rig.bybit
+        follower = await Follower(client, start_time=start_ms()).begin()
+        await follower.until(lambda f: f.statuses and f.statuses[-1]["state"] == "live")
+        await replace_key(client.rig)
+        said = "The API key of bybit was replaced by another one of the same account."
+        await follower.until(lambda f: f.statuses[-1]["reason"] == said)
+        assert follower.statuses[-1]["state"] == "live"
+        for kind in ACTS:
+            bybit.act(kind)
+        await equals(client.rig, follower, len(ACTS))
+        assert [each["reason"] for each in follower.statuses].count(said) == 1
+
+
+async def test_a_key_of_another_account_ends_the_subscription_and_mixes_nothing(tmp_path):
+    async with living(tmp_path) as client:
+        rig, bybit = client.rig, client.rig.bybit
+        follower = await Follower(client, start_time=start_ms()).begin()
+        await follower.until(lambda f: f.statuses and f.statuses[-1]["state"] == "live")
+        bybit.act("deposit")
+        await equals(rig, follower, 1)
+        await replace_key(rig, uid="999999")
+        await follower.until(lambda f: f.statuses[-1]["state"] == "ended")
+        pushed = len(follower.events)
+        for kind in ACTS:
+            bybit.act(kind)
+        assert follower.statuses[-1]["reason"] == (
+            "The credentials of bybit now belong to another account; subscribe again."
+        )
+        async with client_of(rig.node, rig.key, max_size=None) as other:
+            later = await Follower(other, start_time=start_ms()).begin()
+            await later.until(lambda f: f.statuses and f.statuses[-1]["state"] == "live")
+            bybit.act("spot")
+            await equals(rig, later, 1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                while True:
+                    follower.take(await client.next())
+        assert len(follower.events) == pushed
+        assert [each["state"] for each in follower.statuses].count("ended") == 1

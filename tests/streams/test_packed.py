@@ -1,10 +1,13 @@
 """Binary updates of streams, read by the client, beside the JSON updates of the same books."""
 
+import json
 import random
+import subprocess
 from decimal import Decimal
 
 import pytest
 
+from client.test_js import MODULE, NODE, needs_node
 from onebook.client.packed import LevelReader, decode
 from onebook.client.shapes import exact
 from onebook.client.view import BookView
@@ -77,33 +80,86 @@ def shown(view):
     )  # fmt: skip
 
 
+def world(rng, options, compare=lambda both: None):
+    """Books that change and are lost at random; every change is an update of each stream."""
+    rig = rig_of()
+    both = Both(rig, options)
+    for _ in range(rng.randint(1, 12)):
+        name, price = rng.choice(NAMES), rng.randint(960, 1040)
+        row = [(f"{price / 10}", str(rng.choice([0, 1, 2.5, 0.125])))]
+        if rng.random() < 0.1:
+            rig.lose(name)
+        elif rig.books.get(rig.feeds.instrument(name, SYMBOL)).health is not Health.LIVE:
+            rig.snapshot(name, *BOOK)
+        elif price < 1000:
+            rig.delta(name, row, [])
+        else:
+            rig.delta(name, [], row)
+        rig.time.run(0.2)
+        compare(both)
+    return both
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_update_gives_the_book_of_json(options):
+    def compare(both):
+        both.catch_up()
+        assert shown(both.packed) == shown(both.json)
+        assert both.packed.market_stats == both.json.market_stats
+        assert both.packed.timestamp == both.json.timestamp
+        assert both.packed.update_number == both.json.update_number
+
     for seed in range(SEEDS):
-        rng = random.Random(f"{seed}")
-        rig = rig_of()
-        for name in NAMES:
-            rig.books.open(rig.feeds.instrument(name, SYMBOL))
-            rig.snapshot(name, *BOOK)
-        both = Both(rig, options)
-        for _ in range(rng.randint(1, 12)):
-            name, price = rng.choice(NAMES), rng.randint(960, 1040)
-            row = [(f"{price / 10}", str(rng.choice([0, 1, 2.5, 0.125])))]
-            if rng.random() < 0.1:
-                rig.lose(name)
-            elif rig.books.get(rig.feeds.instrument(name, SYMBOL)).health is not Health.LIVE:
-                rig.snapshot(name, *BOOK)
-            elif price < 1000:
-                rig.delta(name, row, [])
-            else:
-                rig.delta(name, [], row)
-            rig.time.run(0.2)
-            both.catch_up()
-            assert shown(both.packed) == shown(both.json), seed
-            if both.json.market_stats:  # not of a short update
-                assert both.packed.market_stats == both.json.market_stats, seed
-                assert both.packed.timestamp == both.json.timestamp
-                assert both.packed.update_number == both.json.update_number
+        print("seed", seed)
+        world(random.Random(f"{seed}"), options, compare)
+
+
+APPLY = """
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { PackedReader, View, parseExact, updateOf } from "MODULE";
+const { table, worlds } = JSON.parse(readFileSync(process.argv[1], "utf8"));
+const members = ["live", "bids", "asks", "marketStats", "staleExchanges", "ages", "coverage"];
+const shown = (view) => [...members, "updateNumber", "timestamp"].map((name) => view[name]);
+let compared = 0;
+for (const updates of worlds) {
+  const [json, packed] = [new View("BTC/USDT"), new View("BTC/USDT")];
+  const reader = new PackedReader(table, {});
+  for (const [text, hex] of updates) {
+    const { buffer } = Uint8Array.from(Buffer.from(hex, "hex"));
+    assert.ok(json.apply(parseExact(text)));
+    assert.ok(packed.apply(reader.message(updateOf(buffer))));
+    assert.deepEqual(shown(packed), shown(json));
+    compared += 1;
+  }
+}
+console.log(compared);
+"""
+
+
+@needs_node
+def test_javascript_reads_the_books_of_json(tmp_path):
+    worlds = []
+    for options in OPTIONS:
+        for seed in range(10):
+            both = world(random.Random(f"{seed}"), options)
+            in_json, packed = (
+                [payload for stream, payload in both.rig.heard if stream is each]
+                for each in (both.in_json, both.in_packed)
+            )
+            rows = zip(in_json, packed, strict=True)
+            worlds.append([(text.decode(), packed.hex()) for text, packed in rows])
+    source = tmp_path / "worlds.json"
+    source.write_text(json.dumps({"table": NAMES, "worlds": worlds}))
+    program = APPLY.replace("MODULE", MODULE.as_uri())
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", program, str(source)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == sum(map(len, worlds)) > 100
 
 
 def test_a_delta_is_a_fraction_of_its_json():

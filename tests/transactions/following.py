@@ -82,7 +82,7 @@ class Subscriber:
 
     async def begin(self):
         service, query = self.node.service, await self.node.query(**self.fields)
-        self.subscriptions = service.subscriptions(query, self)
+        self.subscriptions = await service.subscriptions(query, self)
         (subscription,) = self.subscriptions
 
         def received(_, batch):

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+import httpx
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import Row, select
@@ -13,6 +14,7 @@ from databases import KINDS, database
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.history import UNIT
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.store.leases import Lease, LeaseLost
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
@@ -21,15 +23,26 @@ from onebook.transactions.collected import REREAD_MS
 from onebook.transactions.collector import (
     RENEW_S,
     TICK_S,
+    CollectedAccount,
     CollectionBusy,
     CollectionFull,
     Collector,
 )
-from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
+from steady import PATIENCE_S
 from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
-from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of, killed
-from transactions.fennec.account import FennecAccount, SimulatedFennec
+from transactions.collecting import (
+    SETTINGS,
+    SOURCES,
+    FennecHome,
+    Passing,
+    collecting,
+    coverage_of,
+    killed,
+)
+from transactions.fennec.account import PASSPHRASE, SECRET, FennecAccount, SimulatedFennec
 from transactions.fennec.adapter import FENNEC
 
 ALL = ("deposits", "withdrawals", "trades", "ledger")
@@ -353,6 +366,7 @@ async def test_a_service_collects_when_it_is_due(store: Store) -> None:
             nonlocal looks
             assert seconds <= TICK_S
             looks += 1
+            await collected()
             home.time.passed_s += 900
             if looks > 9:
                 raise asyncio.CancelledError
@@ -366,6 +380,63 @@ async def test_a_service_collects_when_it_is_due(store: Store) -> None:
         )
         # At once, and after each hour.
         assert [(each.at_ms - NOW_MS) // 60_000 for each in readings] == [120, 60, 0]
+
+
+async def collected() -> None:
+    """Wait until no account is being collected."""
+    while any(task.get_name().startswith("collect ") for task in asyncio.all_tasks()):
+        await asyncio.sleep(0.001)
+
+
+class Held(httpx.AsyncBaseTransport):
+    """Never answers some API keys, as if their limits were used up for days."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.held = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if any(value.startswith("held") for value in request.headers.values()):
+            self.held += 1
+            await asyncio.Event().wait()
+        return await self._inner.handle_async_request(request)
+
+
+async def test_a_long_collection_delays_no_other_account(store: Store) -> None:
+    settings = SETTINGS.model_copy(update={"collect_every": 3_600.0})
+    async with FennecHome(store, settings=settings) as home:
+        transport = Held(SimulatedTransport(home.exchange))
+        adapter = ExchangeAdapter(
+            replace(FENNEC, sources=SOURCES), clock=home.time.clock, transport=transport
+        )
+        service = collecting(adapter, home.vault, store, home.time.clock, settings=settings)
+        slow = ("fennec:a", "fennec:b", "fennec:c")  # listed before the others
+        for name in slow:
+            key = Credentials(f"held{name}", SECRET, passphrase=PASSPHRASE)
+            await home.vault.put(name, "mainnet", key, now_ms=NOW_MS)
+        looks, due_ms = 0, home.time.now_ms()
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks, due_ms
+            await asyncio.sleep(0.01)
+            if int(await store.facts.get(home.account.fact) or 0) < due_ms:
+                return
+            looks += 1
+            home.time.passed_s += 3_600
+            due_ms = home.time.now_ms()
+            if looks == 3:
+                raise asyncio.CancelledError
+
+        clock = made_of(wall_ms=home.time.now_ms, sleep=_unless_renewing(sleep))
+        collector = Collector(service, store.facts, settings=settings, clock=clock)
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(PATIENCE_S):
+                await collector.run()
+        assert transport.held >= len(slow)
+        for name in slow:
+            assert await store.facts.get(CollectedAccount.of(name).fact) is None
+        assert not any(task.get_name().startswith("collect ") for task in asyncio.all_tasks())
+        await service.close()
 
 
 def _unless_renewing(sleep: Callable[[float], Awaitable[None]]) -> Callable[..., Awaitable[None]]:

@@ -17,7 +17,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
     Window,
 )
-from onebook.transactions.merge import Joiner, Outlet, Range
+from onebook.transactions.merge import NOTHING_LEFT_MS, Joiner, Outlet, Range
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
@@ -199,6 +199,44 @@ def test_a_key_that_comes_again_later_is_another_event() -> None:
     assert joiner.held == 0
 
 
+def put(row: EventRow, groups: list[list[EventRow]], span_ms: int) -> None:
+    """Add a row to the first group of its key that it fits in, or make one."""
+    for group in groups:
+        times = [each.at_ms for each in (*group, row)]
+        if group[0].key == row.key and max(times) - min(times) <= span_ms:
+            group.append(row)
+            return
+    groups.append([row])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(-9, 60)), max_size=40
+    )
+)
+def test_the_joiner_groups_as_a_scan_of_all_rows_does(steps: list[tuple[str, int, int]]) -> None:
+    """Rows in any order; after each, the groups that can no longer grow are taken out."""
+    span_ms = 10
+    joiner, left = Joiner(span_ms), list[list[EventRow]]()
+    for number, (key, at_ms, watermark_ms) in enumerate(steps):
+        row = EventRow(key, f"r{number}", at_ms, None)
+        joiner.add(row)
+        put(row, left, span_ms)
+        last_ms = watermark_ms + span_ms
+        done = [group for group in left if max(each.at_ms for each in group) > last_ms]
+        left = [group for group in left if group not in done]
+        found = joiner.complete(watermark_ms)
+        times = [group[0].at_ms for group in found]
+        assert times == sorted(times, reverse=True)
+        assert sorted(sorted(row.row_id for row in group) for group in found) == sorted(
+            sorted(row.row_id for row in group) for group in done
+        )
+        assert joiner.held == sum(len(group) for group in left)
+        assert joiner.newest_ms == max(
+            (row.at_ms for group in left for row in group), default=NOTHING_LEFT_MS
+        )
+
+
 class Capped:
     """An exchange that shows at most so many rows of a window, without a cursor."""
 
@@ -243,7 +281,7 @@ def test_an_instant_with_more_rows_than_are_shown_is_a_failure() -> None:
     found, walker = capped(Capped([9_000, 8_000, 500, 500, 500], 2))
     assert found == [9_000]
     assert walker.failure is not None
-    assert "More rows have the same time" in walker.failure.message
+    assert "More rows share one timestamp" in walker.failure.message
 
 
 def test_a_bound_reader_is_what_a_joint_takes() -> None:

@@ -10,7 +10,7 @@ from onebook.simulator.accounts.serving import serving
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.live import DeliveredRecords, content_of
 from transactions.bybit_support import KEY
-from transactions.following import Following, by_id, now_ms, waited
+from transactions.following import Following, Subscriber, by_id, now_ms, waited
 from transactions.test_record import record
 
 OTHER = SimulatedKey("otherkey000000000000", "othersecret0000000000000000000000000")
@@ -107,3 +107,20 @@ def test_a_time_that_is_only_that_of_the_read_changes_nothing():
     assert content_of(pending) == content_of(replace(pending, timestamp=2, datetime="later"))
     timed = record(timestamp=1)
     assert content_of(timed) != content_of(replace(timed, timestamp=2))
+
+
+async def test_a_key_replaced_before_its_account_is_known_ends_the_subscription():
+    """Its history may be of another account than the first read."""
+    async with served() as (bybit, urls), Following(BYBIT, urls, FIELDS) as node:
+        follower = Subscriber(node, {"transaction_types": ["trades"]})
+        node.service.live.follow, follow = lambda subscription: None, node.service.live.follow
+        await follower.begin()
+        await node.set({"api_key": OTHER.api_key, "secret": OTHER.secret})
+        follow(*follower.subscriptions)
+        await waited(lambda: follower.statuses and follower.statuses[-1].state == "ended")
+        assert follower.statuses[-1].reason == (
+            "The credentials of bybit were replaced before their account was known; "
+            "subscribe again."
+        )
+        bybit.act("spot")
+        assert not follower.pushed

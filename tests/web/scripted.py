@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 import uvicorn
-from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
@@ -58,6 +58,7 @@ class Market:
         self.names = list(EXCHANGES)  # whose books there are
         self.crossed = False
         self.reports = 0  # of usage
+        self.fees: dict[str, str] = {}  # the key's table
         self.updates = 0
         self.delivered: dict[str, dict] = {}  # the last update of each symbol and view, whole
         self.clock_ahead = timedelta()  # of the service
@@ -347,6 +348,19 @@ def make_app(market: Market) -> FastAPI:
             },
             "billing_period": {"reset_date": "2126-12-01T00:00:00.000Z"},
         }
+
+    @app.post("/api/v1/authenticate")
+    async def authenticate() -> dict:
+        return {"session_token": "ob_session"}
+
+    @app.get("/api/v1/fees")
+    async def fees() -> dict:
+        return {"fees": market.fees}
+
+    @app.put("/api/v1/fees")
+    async def replace_fees(request: Request) -> dict:
+        market.fees = (await request.json())["fees"]
+        return {"fees": market.fees}
 
     async def books(socket: WebSocket, name: str) -> None:
         while True:

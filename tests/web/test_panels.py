@@ -118,6 +118,29 @@ async def test_fees_that_are_edited_in_one_tab_are_those_of_all(page: Page, addr
     assert page.complaints == []
 
 
+async def test_the_fee_table_of_the_key_is_loaded_and_saved_when_the_user_asks(
+    page: Page, address: str, market: Market
+) -> None:
+    fee = "document.querySelector('#fee-rows [name=okx]')"
+    said = text("#fees-said")
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{number(AVERAGE)} > 0 && !!{fee}")
+    await page.run("document.querySelector('#fees-load').click()")
+    await page.until(f"{said} === 'This key has no table yet.'")
+    await page.run(change("#fee-rows [name=okx]", "-0.0125"))
+    await page.run(change("#fee-others", "10"))
+    assert market.fees == {}, "an edit is of this browser alone"
+    await page.run("document.querySelector('#fees-save').click()")
+    await page.until(f"{said} === 'Saved as the table of this key.'")
+    assert market.fees == {"okx": "-0.0125", "*": "10"}
+    market.fees = {"kraken": "0.26"}
+    await page.run("document.querySelector('#fees-load').click()")
+    await page.until(f"{said}.includes('no fee for all others: 10 % stays')")
+    kraken = "document.querySelector('#fee-rows [name=kraken]')"
+    assert await page.run(f"[{kraken}.value, {fee}.value]") == ["0.26", ""]
+    assert page.complaints == []
+
+
 async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stays_to_be_read(
     page: Page, address: str, market: Market
 ) -> None:

@@ -88,7 +88,7 @@ def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
         Cors,
         services=app.state.services,
         allow_origins=origins,
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "PUT"],
         allow_headers=["Authorization", "Content-Type"],
         expose_headers=(*RATE_HEADERS, *transactions.FILE_HEADERS),
     )

@@ -7,15 +7,16 @@ of data, one line each, so that the ladder does not move; parts that do not fit 
 of shown.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from onebook.client import BookLevel, BookView, Fill
+from onebook.client import BookLevel, BookTimes, BookView, Fill
 from onebook.fees import FEE_MAX, OTHERS, fee_text
 from onebook.files import read_toml
 from onebook.orderbook import NetLevel
@@ -30,6 +31,13 @@ LINES_BESIDE: Final = 5  # lines without levels: title, not live, header, middle
 AVERAGE_DECIMALS: Final = 2  # extra decimals of an average, compared with the book's prices
 PERCENT: Final = Decimal(100)
 DIGITS_MAX: Final = 20  # of a fee in a file, before or after the point
+
+
+class Transit(NamedTuple):
+    """Time of a price from its exchange to the service in ms; without an error, a lower bound."""
+
+    ms: float
+    error_ms: float | None
 
 
 def rows(height: int) -> int:
@@ -82,6 +90,7 @@ class Ladder:
 
     def __init__(self, width: int | None) -> None:
         self.width = width
+        self.transits: Mapping[str, Transit] = {}  # by exchange, of those whose times are known
         self._price = _Aligned()
         self._amount = _Aligned()
         self._forms = [0] * len(FORMS)
@@ -90,7 +99,7 @@ class Ladder:
         """Asks above bids, with the best of each in the middle; `count` levels per side."""
         asks, bids = view.asks[:count], view.bids[:count]
         shown = [*reversed(asks), *bids]
-        middle = _middle(view)
+        middle = _middle(view, self.transits)
         for level in shown:
             self._price.add(f"{level.price:f}")
             self._amount.add(f"{level.amount:f}")
@@ -178,23 +187,47 @@ class Ladder:
         return line
 
 
-def _middle(view: BookView) -> tuple[str, str, bool, str] | None:
+def _middle(view: BookView, transits: Mapping[str, Transit]) -> tuple[str, str, bool, str] | None:
     """The mid, the spread, whether the market is crossed, and the age of the best prices."""
     stats = view.market_stats
     if not stats or stats["spread"] is None:
         return None
     mid, spread = Decimal(stats["mid_price"]), Decimal(stats["spread"])
-    return f"{mid:f}", f"{spread:f}", bool(stats["crossed"]), _price_age(view)
+    return f"{mid:f}", f"{spread:f}", bool(stats["crossed"]), _price_age(view, transits)
 
 
-def _price_age(view: BookView) -> str:
-    """Time since the exchanges at the best prices last sent data; empty if unknown."""
+def _price_age(view: BookView, transits: Mapping[str, Transit]) -> str:
+    """The age of the oldest best price by its exchange's clock, and the error of that age.
+
+    It is the time since data arrived, which each update has, plus the transit time. If the transit
+    time of an exchange is unknown, only the time since data arrived is shown; empty if that is
+    unknown too.
+    """
     best = [level for level in (view.best_bid, view.best_ask) if level is not None]
-    ages = [view.ages.get(name) for level in best for name in level.exchanges]
-    known = [age for age in ages if age is not None]
-    if not known or len(known) < len(ages):
+    names = {name for level in best for name in level.exchanges}
+    ages = {name: age for name in names if (age := view.ages.get(name)) is not None}
+    if not ages or len(ages) < len(names):
         return ""
-    return f"received {age_text(max(known))} ago"
+    if not names <= transits.keys():
+        return f"received {age_text(max(ages.values()))} ago"
+    sent = {name: age + transits[name].ms for name, age in ages.items()}
+    oldest = max(sent, key=lambda name: sent[name])
+    error_ms = transits[oldest].error_ms
+    if error_ms is None:
+        return f"at least {age_text(round(sent[oldest]))} old"
+    return f"{age_text(round(sent[oldest]))} old ±{max(1, ceil(error_ms))} ms"
+
+
+def transits_of(times: BookTimes | None) -> dict[str, Transit]:
+    """Return how long the newest best price of each exchange took to the service, if known."""
+    found = {}
+    for name, each in ({} if times is None else times.exchanges).items():
+        if each.top.exchange_us is None or each.offset_us is None:
+            continue
+        took_us = each.top.received_us - each.offset_us - each.top.exchange_us
+        error_ms = None if each.error_us is None else each.error_us / 1_000
+        found[name] = Transit(max(0.0, took_us / 1_000), error_ms)
+    return found
 
 
 def age_text(age_ms: int) -> str:
@@ -277,9 +310,10 @@ def market_lines(view: BookView, *, with_fees: bool, width: int | None) -> list[
     """
     if not view.live:
         return []
-    decimals = max(
-        (_decimals(level.price) for level in (*view.bids[:1], *view.asks[:1])), default=0
-    )
+    # Prices after fees have more decimals than are of use here.
+    best = [*view.bids[:1], *view.asks[:1]]
+    prices = [price for level in best for price in getattr(level, "gross", ()) or (level.price,)]
+    decimals = max(map(_decimals, prices), default=0)
     pairs = zip(view.fills.get("buy", ()), view.fills.get("sell", ()), strict=True)
     fills = [
         _fill(view, side, fill, decimals, width)
@@ -312,8 +346,8 @@ def _fill(
     if isinstance(fill, Route):
         if fill.net_average is not None:
             parts.append(f"after fees {fill.net_average.quantize(unit_price):f}")
-        if fill.extra:
-            parts.append(f"lots cost {fill.extra.normalize():f}")
+        if extra := fill.extra.quantize(unit_price):
+            parts.append(f"lots cost {extra:f}")
         if fill.unplaced:
             parts.append(f"lots leave {text_of(fill.unplaced)}")
     mid = view.market_stats.get("mid_price")

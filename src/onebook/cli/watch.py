@@ -1,10 +1,12 @@
 """`onebook watch`: a live ladder in the terminal, through the public WebSocket."""
 
+import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,22 +14,27 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from onebook import client
 from onebook.cli.common import console, errors, fail, reported, run
 from onebook.cli.ladder import (
     LINES_BESIDE,
     Ladder,
+    Transit,
     joined,
     market_lines,
     problem_text,
     read_fees,
     rows,
+    transits_of,
 )
-from onebook.client import BookView, Refused, ViewUpdates, watch
+from onebook.client import BookView, Refused, ServiceError, ViewUpdates, watch
 from onebook.fees import KEY_TABLE
 
 REFRESH_PER_S: Final = 10
 DEPTH_MAX: Final = 500
 PIPE_DEPTH: Final = 10
+TIMES_EVERY_S: Final = 10.0
+TIMES_KEPT_S: Final = 60.0  # without an answer
 
 Open = Callable[[int], ViewUpdates]
 
@@ -77,9 +84,10 @@ def watch_command(
 ) -> None:
     """Show the merged book of one pair, live: price, amount, and the exchanges at each level.
 
-    Below the ladder: the cost of each size, crossed markets with the age of each quote, and the
-    oldest data. In a pipe or file, each update is a block of plain text and problems go to standard
-    error.
+    In the middle: the age of the best prices by the clocks of their exchanges, with its error;
+    if it is unknown, the time since data last arrived. Below the ladder: the cost of each size,
+    crossed markets with the age of each quote, and the oldest data. In a pipe or file, each update
+    is a block of plain text and problems go to standard error.
 
     Example: onebook watch BTC/USDT --exchanges okx,kraken --depth 15 --amount 2.5
     """
@@ -100,6 +108,7 @@ def watch_command(
         options |= {"net": net, "fees": table, "crossings": "0"}
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
+    times = partial(_times, url, key, symbol.upper(), names)
     with_fees = table is not None
     shown = (
         _Screen(url, depth, below, with_fees=with_fees)
@@ -108,7 +117,7 @@ def watch_command(
     )
     logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # shown here instead
     try:
-        run(_follow(shown, lambda levels: start(depth=levels), updates))
+        run(_follow(shown, lambda levels: start(depth=levels), times, updates))
     except Refused as refused:
         near = ", ".join(refused.details.get("suggested_symbols", ()))
         fail(f"{refused} Did you mean {near}?" if near else str(refused))
@@ -122,6 +131,7 @@ class _Screen:
         self._lines_below = lines_below
         self._depth_max = depth or DEPTH_MAX
         self._ladder = Ladder(console.width)
+        self._transits: Mapping[str, Transit] = {}
         self._last: Text | None = None
         start = Text(f"connecting to {url} ...")
         self._live = Live(start, console=console, screen=True, refresh_per_second=REFRESH_PER_S)
@@ -148,10 +158,14 @@ class _Screen:
     def show(self, view: BookView) -> None:
         if self._ladder.width != console.width:
             self._ladder = Ladder(console.width)
+        self._ladder.transits = self._transits
         lines = market_lines(view, with_fees=self._with_fees, width=console.width)
         below = lines[: self._room_below]
         self._last = joined([*self._ladder.lines(view, self.depth), *below])
         self._live.update(self._last)
+
+    def transits(self, known: Mapping[str, Transit]) -> None:
+        self._transits = known
 
 
 class _Lines:
@@ -175,22 +189,56 @@ class _Lines:
         else:
             _print(errors, Text(f"{view.symbol} is not live: {problem_text(view)}"))
 
+    def transits(self, known: Mapping[str, Transit]) -> None:
+        self._ladder.transits = known
+
 
 def _print(where: Console, text: Text) -> None:
     where.print(text, soft_wrap=True, highlight=False)
 
 
-async def _follow(shown: _Screen | _Lines, start: Open, updates: int) -> None:
-    """Show views; resubscribe with more levels when the screen has grown."""
-    seen = 0
-    with shown:
+async def _times(
+    url: str, key: str, symbol: str, exchanges: str | list[str], shown: _Screen | _Lines
+) -> None:
+    """Request the times of the exchanges once in a while, because they change slowly.
+
+    In each update they would be most of it. While they are unavailable, their ages are not shown.
+    """
+    unknown_at = 0.0
+    async with client.AsyncOnebook(url, key) as service:
         while True:
-            depth = shown.depth
-            async with aclosing(start(depth)) as views:
-                async for view in views:
-                    shown.show(view)
-                    seen += view.live
-                    if updates and seen >= updates:
-                        return
-                    if shown.depth > depth:
-                        break
+            with suppress(ServiceError):
+                view = await service.snapshot(
+                    symbol, exchanges=exchanges, depth=1, times=True, ages=False, coverage=False
+                )
+                shown.transits(transits_of(view.times))
+                unknown_at = monotonic() + TIMES_KEPT_S
+            if monotonic() >= unknown_at:
+                shown.transits({})
+            await asyncio.sleep(TIMES_EVERY_S)
+
+
+async def _follow(
+    shown: _Screen | _Lines, start: Open, times: Callable[[Any], Awaitable[None]], updates: int
+) -> None:
+    """Show views and the ages of their best prices; resubscribe when the screen has grown."""
+    seen = 0
+    asking: asyncio.Future[None] | None = None
+    try:
+        with shown:
+            while True:
+                depth = shown.depth
+                async with aclosing(start(depth)) as views:
+                    async for view in views:
+                        shown.show(view)
+                        seen += view.live
+                        if updates and seen >= updates:
+                            return
+                        if seen and asking is None:
+                            asking = asyncio.ensure_future(times(shown))
+                        if shown.depth > depth:
+                            break
+    finally:
+        if asking is not None:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)

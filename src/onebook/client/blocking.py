@@ -1,7 +1,7 @@
 """`Onebook`: the client for programs without asyncio."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from onebook.blocking import BlockingBook, BlockingBooks, BlockingIterator, LoopThread
@@ -140,6 +140,14 @@ class Onebook:
     def usage(self) -> KeyUsage:
         """Return usage and allowance of the key."""
         return self._thread.run(self._client.usage())
+
+    def fees(self) -> dict[str, str]:
+        """Return the key's taker fees in percent by exchange; `"*"`: all others."""
+        return self._thread.run(self._client.fees())
+
+    def change_fees(self, fees: Mapping[str, str]) -> dict[str, str]:
+        """Replace the key's whole fee table, and return it in canonical form."""
+        return self._thread.run(self._client.change_fees(fees))
 
     def health(self) -> dict[str, Any]:
         """Return the health of the service."""

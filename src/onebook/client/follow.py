@@ -39,7 +39,8 @@ class LiveTransaction:
 
     `change` is `history` (the record is from before the subscription), `new`, `updated` (a record
     that was received before has changed) or `status`; then `record` is None and `status` is the
-    service's message, whose `state` is `live` or `interrupted`.
+    service's message, whose `state` is `live`, `interrupted` or, before `Refused` is raised,
+    `ended`.
     """
 
     change: str
@@ -56,7 +57,8 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
         start_ms: Oldest time of the history; None: no history.
         attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
 
-    Raises, when it is iterated: Refused: The service refuses the subscription. Unavailable:
+    Raises, when it is iterated: Refused: The service refuses the subscription, or has ended it,
+        because its credentials now belong to another account (`account_changed`). Unavailable:
         `attempts_max` attempts failed.
     """
 
@@ -148,6 +150,8 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
                     yield LiveTransaction(change, message["exchange"], record)
             elif kind == "transaction_status":
                 yield LiveTransaction("status", message["exchange"], status=message)
+                if message["state"] == "ended":  # a reconnect would mix two accounts
+                    raise Refused("account_changed", message["reason"])
 
     async def _subscribe(self, ws: ClientConnection, **fields: Any) -> None:
         message = {"action": "subscribe_transactions", "limit": LIMIT, **self._request, **fields}

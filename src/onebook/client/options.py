@@ -38,6 +38,7 @@ class SubscribeOptions(TypedDict, total=False):
     on: Literal["best", "crossing"]  # an update only when a best price, or a crossing, changes
     encoding: Literal["json", "protobuf"]  # of updates; protobuf if the service knows it
     crossings: str  # with fees: exchanges that cross, with at least this profit in percent
+    quotes: Sequence[str]  # quote currencies whose books are converted and pooled
 
 
 class SymbolOptions(SubscribeOptions, total=False):

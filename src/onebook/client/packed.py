@@ -79,43 +79,56 @@ class LevelReader:
         """Return the ages by exchange, of those that have one."""
         return {name: age for name, age in zip(self._table, ages_ms, strict=False) if age >= 0}
 
-    def levels(self, side: Any, sign: int) -> list[BookLevel]:
-        """Return the levels of a side; prices rise with a `sign` of 1 and fall with -1.
+    def bids(self, update: Any) -> list[BookLevel]:
+        """Return the bids of an update.
 
         Raises:
-            Unavailable: The lists do not belong together.
+            Unavailable: Its lists do not belong together.
         """
-        scales = self.scales
-        amounts, members = side.amounts, side.members
-        if len(amounts) != len(side.prices) or len(members) not in (0, len(amounts)):
-            raise broken("has lists of different lengths")
-        if not members:
-            members = [0] * len(amounts)
-        found, price = list[BookLevel](), 0
-        parts, gross = list(side.parts), list(side.gross)
-        at = 0
-        for step, amount, bits in zip(side.prices, amounts, members, strict=True):
+        return self._levels(update.bids, update.bid_parts, update.bid_gross, -1)
+
+    def asks(self, update: Any) -> list[BookLevel]:
+        """Return the asks of an update.
+
+        Raises:
+            Unavailable: Its lists do not belong together.
+        """
+        return self._levels(update.asks, update.ask_parts, update.ask_gross, 1)
+
+    def _levels(
+        self, rows: Sequence[int], parts: Sequence[int], gross: Sequence[int], sign: int
+    ) -> list[BookLevel]:
+        prices, amounts, _ = self.scales
+        found, price, at = list[BookLevel](), 0, 0
+        numbers = iter(rows)
+        for step in numbers:
+            amount = next(numbers, None)
+            bits = next(numbers, None) if amount else 0
+            if amount is None or bits is None:
+                raise broken("has a level that is cut off")
             price = price + sign * step if found else step
             names = self._names.get(bits)
             if names is None:
                 names = self._names_of(bits)
-            end = at + len(names)
-            split = parts[at:end] and [number_of(part, scales.amount) for part in parts[at:end]]
-            level = BookLevel(
-                number_of(price, scales.price),
-                number_of(amount, scales.amount),
-                names,
-                tuple(split),
-            )
-            if gross:
-                net = NetLevel(*level)
-                net.gross = tuple(number_of(each, scales.gross) for each in gross[at:end])
-                level = net
+            level = BookLevel(number_of(price, prices), number_of(amount, amounts), names)
+            if parts or gross:
+                level = self._with_parts(level, parts[at : at + len(names)], gross[at:])
+                at += len(names)
             found.append(level)
-            at = end
-        if at != max(at if not parts else len(parts), at if not gross else len(gross)):
+        if any(len(each) not in (0, at) for each in (parts, gross)):
             raise broken("has more or fewer amounts than exchanges")
         return found
+
+    def _with_parts(
+        self, level: BookLevel, parts: Sequence[int], gross: Sequence[int]
+    ) -> BookLevel:
+        amounts = tuple(number_of(part, self.scales.amount) for part in parts)
+        if not gross:
+            return level._replace(amounts=amounts)
+        net = NetLevel(level.price, level.amount, level.exchanges, amounts)
+        own = gross[: len(level.exchanges)]
+        net.gross = tuple(number_of(each, self.scales.gross) for each in own)
+        return net
 
     def _names_of(self, bits: int) -> tuple[str, ...]:
         names = self.names([at for at in range(bits.bit_length()) if bits >> at & 1])

@@ -26,7 +26,7 @@ from onebook.client.failures import (
     shown,
 )
 from onebook.client.loops import OneLoop
-from onebook.client.shapes import AUTHENTICATED, PAGE, USAGE, exact, require
+from onebook.client.shapes import AUTHENTICATED, FEES, PAGE, USAGE, exact, require
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
 
 ATTEMPTS_MAX = 5
@@ -106,6 +106,15 @@ class RestClient:
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Answer a POST request with a session; see `_asked` for what is raised."""
         return await self._asked("POST", path, body, session=True)
+
+    async def fees(self, table: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the fee table of the key, after replacing it if one is given."""
+        body = None if table is None else {"fees": dict(table)}
+        method = "GET" if body is None else "PUT"
+        answer = await self._asked(method, "/fees", body, session=True)
+        require_field(self._base, answer, "fees")
+        require("fee table", answer, FEES)
+        return dict(answer["fees"])
 
     async def transactions(self, body: Mapping[str, Any]) -> Any:
         """One page of transactions."""

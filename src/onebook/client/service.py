@@ -1,7 +1,7 @@
 """`AsyncOnebook`: books, transactions and usage of one service for one API key."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from onebook.client.addresses import addresses_of
@@ -171,6 +171,20 @@ class AsyncOnebook:
     async def usage(self) -> KeyUsage:
         """Return usage and allowance of the key."""
         return KeyUsage.read(await self._rest.usage())
+
+    async def fees(self) -> dict[str, str]:
+        """Return the key's taker fees in percent by exchange; `"*"`: all others."""
+        return await self._rest.fees()
+
+    async def change_fees(self, fees: Mapping[str, str]) -> dict[str, str]:
+        """Replace the key's whole fee table, and return it in canonical form.
+
+        Subscriptions with `fees="key"` keep the fees they were opened with.
+
+        Raises:
+            Refused: A fee is invalid, or an exchange is unknown.
+        """
+        return await self._rest.fees(fees)
 
     async def health(self) -> dict[str, Any]:
         """Return the health of the service."""

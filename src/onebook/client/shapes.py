@@ -143,6 +143,16 @@ _CROSSING = {
     "sell_age_ms?": int,
 }
 _MAYBE_INT = (int, NoneType)
+_CONVERSION = {
+    "symbol": str,
+    "members": [str],
+    "exchanges": [str],
+    "stale_exchanges": [str],
+    "bid": lambda raw: _best_fault(raw),
+    "ask": lambda raw: _best_fault(raw),
+    "age_ms": _MAYBE_INT,
+    "reason": (str, NoneType),
+}
 _LAYER = {"exchange": _MAYBE_INT, "received": int}
 _TIMES = {"top": _LAYER, "depth": _LAYER, "offset": _MAYBE_INT, "error": _MAYBE_INT}
 _ERROR = {"message": str, "error?": str, "retry_after?": NUMBER}
@@ -164,6 +174,8 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     levels = [_level_of(split=bool(options.get("split")))]
     requested = {name: shape for name, shape in extras.items() if options.get(name)}
+    if options.get("quotes"):
+        requested["conversions?"] = [_CONVERSION]
     book = {
         "symbol": str,
         "timestamp": _time_fault,
@@ -243,6 +255,7 @@ def _best_fault(raw: Any) -> str | None:
 AUTHENTICATED = {"session_token": str}
 
 
+FEES = {"fees": {EVERY: str}}
 USAGE = {
     "username": str,
     "billing_tier": str,

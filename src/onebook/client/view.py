@@ -26,6 +26,7 @@ from onebook.orderbook import (
     BookLevels,
     BookProblem,
     BookTimes,
+    ConversionReport,
     ExchangeHealth,
     ExchangeTimes,
     Horizon,
@@ -115,7 +116,7 @@ class BookView(OrderBookState):
     exchanges that are merged. `skipped` is the number of states that the service had between this
     update and the previous one, because this client did not read. With `on` and `mode="delta"`, an
     update after the first has neither a `timestamp` nor `market_stats`. `times` is None unless
-    requested.
+    requested. `conversions` are `ConversionReport`s, with the option `quotes`.
     """
 
     symbol: str
@@ -137,6 +138,7 @@ class BookView(OrderBookState):
     members: tuple[str, ...] = ()
     skipped: int = 0
     times: BookTimes | None = None
+    conversions: tuple[ConversionReport, ...] = ()
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
 
     @property
@@ -275,7 +277,7 @@ class BookView(OrderBookState):
         else:
             reader.scales = scales_of(update)
             reader.time_us = update.time_us
-        bids, asks = reader.levels(update.bids, -1), reader.levels(update.asks, 1)
+        bids, asks = reader.bids(update), reader.asks(update)
         if changed:
             bids = sorted(_joined(self.bids, bids), key=_price, reverse=True)
             asks = sorted(_joined(self.asks, asks), key=_price)
@@ -338,6 +340,7 @@ class BookView(OrderBookState):
             for direction, found in data.get("fill", {}).items()
         }
         self.crossings = tuple(map(_crossing, data.get("crossings", ())))
+        self.conversions = tuple(map(_conversion, data.get("conversions", ())))
         times = data.get("times")
         self.times = None if times is None else _times(times)
 
@@ -455,6 +458,23 @@ def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
     figures = (Decimal(raw[name]) for name in Crossing._fields[2:])
     crossing = Crossing(raw["buy"], raw["sell"], *figures)
     return CrossingReport(*named, crossing, raw["buy_age_ms"], raw["sell_age_ms"])
+
+
+def _conversion(raw: Mapping[str, Any]) -> ConversionReport:
+    bid, ask = (
+        None if raw[side] is None else (Decimal(raw[side][0]), Decimal(raw[side][1]))
+        for side in ("bid", "ask")
+    )
+    return ConversionReport(
+        raw["symbol"],
+        tuple(raw["members"]),
+        tuple(raw["exchanges"]),
+        tuple(raw["stale_exchanges"]),
+        bid,
+        ask,
+        raw["age_ms"],
+        raw["reason"],
+    )
 
 
 def _times(raw: Mapping[str, Any]) -> BookTimes:

@@ -40,17 +40,18 @@ static inline void packed_put(Packed *list, uint64_t value) {
     list->at = put_varint(list->at, value);
 }
 
-/* Bytes of a length-delimited field, with its tag. */
-static inline size_t field_size(size_t length) {
-    uint8_t text[VARINT_ROOM];
-    return 1 + (put_varint(text, length) - text) + length;
+/* The most bytes of a list as a field. */
+static inline size_t packed_room(const Packed *list) {
+    return 2 * VARINT_ROOM + (list->at - list->start);
 }
 
-/* Write a length-delimited field with a number below 16. */
-static inline uint8_t *put_field(uint8_t *out, int number, const uint8_t *text, size_t length) {
+/* Write a list as a field with a number below 16, unless it is empty. */
+static inline uint8_t *put_packed(uint8_t *out, int number, const Packed *list) {
+    size_t length = list->at - list->start;
+    if (!length) return out;
     *out++ = (uint8_t)(number << 3 | 2);
     out = put_varint(out, length);
-    if (length) memcpy(out, text, length);
+    memcpy(out, list->start, length);
     return out + length;
 }
 

@@ -11,5 +11,5 @@ cdef extern from "_packed.h" nogil:
     bint packed_reserve(Packed *list, size_t count)
     void packed_put(Packed *list, uint64_t value)
     uint8_t *put_varint(uint8_t *out, uint64_t value)
-    size_t field_size(size_t length)
-    uint8_t *put_field(uint8_t *out, int number, const uint8_t *text, size_t length)
+    size_t packed_room(const Packed *list)
+    uint8_t *put_packed(uint8_t *out, int number, const Packed *list)

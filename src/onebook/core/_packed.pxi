@@ -1,17 +1,15 @@
 # Encodes the levels of a view as protobuf, by `onebook.proto`.
 
-cdef enum:  # fields of `onebook.proto`
-    PACKED_PRICES = 1
-    PACKED_AMOUNTS = 2
-    PACKED_MEMBERS = 3
-    PACKED_PARTS = 4
-    PACKED_GROSS = 5
-    PACKED_LISTS = 5
-    PACKED_SCALES = 5  # the first of three scales
-    PACKED_BIDS = 8  # the asks are next
+cdef enum:  # fields of `onebook.proto`: of the bids; those of the asks are next
+    PACKED_LEVELS = 5
+    PACKED_PARTS = 8
+    PACKED_GROSS = 10
+    PACKED_SCALES = 13  # the first of three
 
 cdef struct PackedSide:
-    Packed lists[PACKED_LISTS]
+    Packed levels  # price, amount and members of each
+    Packed parts
+    Packed gross
     int64_t last  # the price before
 
 
@@ -20,16 +18,17 @@ cdef class Packer:
     """Encodes the levels of a view as protobuf: in full, or as the changes of the last merge."""
 
     cdef View view
-    cdef PackedSide lists[2]  # of the last encoding
+    cdef PackedSide sides[2]  # of the last encoding
 
     def __cinit__(self, View view not None):
         self.view = view
 
     def __dealloc__(self):
-        cdef int side, at
+        cdef int side
         for side in range(2):
-            for at in range(PACKED_LISTS):
-                free(self.lists[side].lists[at].start)
+            free(self.sides[side].levels.start)
+            free(self.sides[side].parts.start)
+            free(self.sides[side].gross.start)
 
     @property
     def scales(self):
@@ -47,7 +46,7 @@ cdef class Packer:
         if self.view.is_wide or (changes and not self.view.delta_ready):
             return None
         for side in range(2):
-            self.pack_side(&self.lists[side], side, changes)
+            self.pack_side(&self.sides[side], side, changes)
         return self.join_sides(changes)
 
     cdef int pack_side(self, PackedSide *out, int side, bint changes) except -1:
@@ -59,15 +58,17 @@ cdef class Packer:
         cdef const int64_t *old_parts = self.view.before.parts[side]
         cdef const int64_t *new_parts = self.view.now.parts[side]
         cdef size_t room = (old_end - old) + (new_end - new)
-        cdef size_t parts = 0
+        cdef size_t parts = room * self.view.member_count
         cdef Merged gone
-        cdef int at
-        if self.view.split or self.view.gross:
-            parts = room * self.view.member_count
-        for at in range(PACKED_LISTS):
-            out.lists[at].at = out.lists[at].start
-            if not packed_reserve(&out.lists[at], parts if at >= PACKED_PARTS - 1 else room):
-                raise MemoryError
+        out.levels.at = out.levels.start
+        out.parts.at = out.parts.start
+        out.gross.at = out.gross.start
+        if not packed_reserve(&out.levels, room * 3):
+            raise MemoryError
+        if self.view.split and not packed_reserve(&out.parts, parts):
+            raise MemoryError
+        if self.view.gross and not packed_reserve(&out.gross, parts):
+            raise MemoryError
         out.last = 0
         gone.amount = 0
         gone.members = 0
@@ -94,40 +95,32 @@ cdef class Packer:
     ) noexcept nogil:
         cdef int64_t price = llabs(level.key)
         cdef uint64_t members = level.members
-        cdef uint64_t gross
-        packed_put(&out.lists[PACKED_PRICES - 1], <uint64_t>llabs(price - out.last))
-        packed_put(&out.lists[PACKED_AMOUNTS - 1], <uint64_t>level.amount)
+        packed_put(&out.levels, <uint64_t>llabs(price - out.last))
+        packed_put(&out.levels, <uint64_t>level.amount)
+        if level.amount:
+            packed_put(&out.levels, members)
         out.last = price
-        if self.view.arrays and not self.view.split:
-            return
-        packed_put(&out.lists[PACKED_MEMBERS - 1], members)
         if not self.view.split and not self.view.gross:
             return
         while members:
             if self.view.split:
-                packed_put(&out.lists[PACKED_PARTS - 1], <uint64_t>parts[0])
+                packed_put(&out.parts, <uint64_t>parts[0])
                 parts += 1
             if self.view.gross:
-                gross = self.view.gross_of(level.key, __builtin_ctzll(members))
-                packed_put(&out.lists[PACKED_GROSS - 1], gross)
+                packed_put(&out.gross, self.view.gross_of(level.key, __builtin_ctzll(members)))
             members &= members - 1
 
     cdef bytes join_sides(self, bint changes):
         """Return the fields of both sides, and the scales of a whole book."""
-        cdef size_t sizes[2]
         cdef size_t room = 6
-        cdef size_t length
-        cdef const Packed *filled
+        cdef const PackedSide *found
         cdef uint8_t *out
         cdef uint8_t *start
-        cdef int side, at
+        cdef int side
         for side in range(2):
-            sizes[side] = 0
-            for at in range(PACKED_LISTS):
-                length = self.lists[side].lists[at].at - self.lists[side].lists[at].start
-                if length:
-                    sizes[side] += field_size(length)
-            room += field_size(sizes[side])
+            found = &self.sides[side]
+            room += packed_room(&found.levels) + packed_room(&found.parts)
+            room += packed_room(&found.gross)
         self.view.reserve(NULL, room)
         start = out = <uint8_t *>self.view.text
         if not changes:
@@ -136,14 +129,10 @@ cdef class Packer:
             if self.view.gross:
                 out = self.put_scale(out, 2, self.view.price_scale - self.view.fee_scale)
         for side in range(2):
-            if not sizes[side]:
-                continue
-            out = put_field(out, PACKED_BIDS + side, NULL, 0) - 1
-            out = put_varint(out, sizes[side])
-            for at in range(PACKED_LISTS):
-                filled = &self.lists[side].lists[at]
-                if filled.at != filled.start:
-                    out = put_field(out, at + 1, filled.start, filled.at - filled.start)
+            found = &self.sides[side]
+            out = put_packed(out, PACKED_LEVELS + side, &found.levels)
+            out = put_packed(out, PACKED_PARTS + side, &found.parts)
+            out = put_packed(out, PACKED_GROSS + side, &found.gross)
         return PyBytes_FromStringAndSize(<char *>start, out - start)
 
     cdef inline uint8_t *put_scale(self, uint8_t *out, int at, int scale) noexcept nogil:

@@ -961,12 +961,19 @@ class TransactionStatus(Struct, tag="transaction_status", forbid_unknown_fields=
     state: Annotated[
         str,
         about(
-            "`live`, or `interrupted` while the exchange is unreachable; records from that time "
-            "are sent before it is `live` again.",
+            "`live`; `interrupted` while the exchange is unreachable; records from that time are "
+            "sent before it is `live` again; or `ended`, because the operator's credentials now "
+            "belong to another account: subscribe again.",
             "live",
         ),
     ]
-    reason: Annotated[str | None, about("Why it is interrupted, or why there is no stream.")]
+    reason: Annotated[
+        str | None,
+        about(
+            "Why it is interrupted or ended, why there is no stream, or, once, that the operator's "
+            "API key was replaced."
+        ),
+    ]
     complete_to: Annotated[
         int, about("All records up to here have been sent, Unix ms.", 1_700_600_000_000)
     ]

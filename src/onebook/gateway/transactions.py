@@ -165,7 +165,7 @@ class ActionRunner:
         query = await self._transactions.prepare(request, key_id=key_id)
         listener = _LiveListener(self._clock, client.output, body)
         if live:
-            listener.subscriptions = self._transactions.subscriptions(query, listener)
+            listener.subscriptions = await self._transactions.subscriptions(query, listener)
         progress = _Progress(self._clock, self._limits.progress_s, send, body)
 
         def received(run: Run | JointRun, batch: list[Record]) -> None:

@@ -36,6 +36,7 @@ TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 HINTS: Final = {  # for options that only a service has
     "fill": "; use update.fill, which prices any size",
+    "quotes": "; a service pools the books of several quote currencies",
 }
 NAMED_MAX: Final = 5  # symbols and exchanges listed in a repr
 

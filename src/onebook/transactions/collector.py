@@ -2,7 +2,8 @@
 
 Each list is read from its settled time to now, then its older gaps. Each batch is written in one
 transaction with the range that it completes, so that nothing counts as covered unless it is stored.
-A lease ensures that one process at a time collects an account.
+A lease ensures that one process at a time collects an account. Accounts are collected concurrently,
+because the first collection of one can take days by its exchange's limits.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ from onebook.transactions.service import Transactions
 from onebook.transactions.verify import SNAPSHOT_LAG_MS
 from onebook.transactions.windows import floor_ms
 
-COLLECTOR: Final = "collection"  # stands in for the id of an API key
+COLLECTOR: Final = "collection"  # with the account, stands in for the id of an API key
 # An exchange may show the newest events late; holdings are compared with a range that ends no
 # earlier than this.
 HEAD_MS: Final = SNAPSHOT_LAG_MS
@@ -57,6 +58,7 @@ WRITE_ROWS: Final = 1_000  # per transaction
 GAPS_MAX: Final = 100  # read per list in one collection
 DEADLINE_S: Final = 24 * 3_600.0  # per gap
 TICK_S: Final = 60.0  # maximum between two checks for due accounts
+CONCURRENT_MAX: Final = 8  # accounts collected at the same time by one process
 FLAWS: Final = (UNREADABLE_RECORD, OUT_OF_ORDER)
 OK, BUSY, FAILED, INCOMPLETE = "ok", "busy", "failed", "incomplete"
 
@@ -206,15 +208,31 @@ class Collector:
         return [CollectedAccount(*each) for each in await self._service.accounts()]
 
     async def run(self) -> None:
-        """Collect every account whenever it is due, until cancelled."""
+        """Collect every account whenever it is due, until cancelled.
+
+        At most `CONCURRENT_MAX` are collected at once, and at most half as many as the node runs
+        queries, so that clients are answered meanwhile.
+        """
         every_s = self._settings.collect_every
         COLLECT_EVERY.set(every_s)
-        while True:
-            for account in await self._due(every_s):
-                await self._collect_quietly(account)
-            await self._clock.sleep(min(TICK_S, every_s))
+        running: dict[CollectedAccount, asyncio.Task[None]] = {}
+        room = asyncio.Semaphore(min(CONCURRENT_MAX, max(1, self._settings.runs_max // 2)))
+        try:
+            while True:
+                running = {account: task for account, task in running.items() if not task.done()}
+                for account in await self._due(every_s):
+                    if account not in running:
+                        running[account] = asyncio.create_task(
+                            self._collect_quietly(account, room), name=f"collect {account.name}"
+                        )
+                await self._clock.sleep(min(TICK_S, every_s))
+        finally:
+            for task in running.values():
+                task.cancel()
+            await asyncio.gather(*running.values(), return_exceptions=True)
 
     async def _due(self, every_s: float) -> list[CollectedAccount]:
+        """The accounts to collect, the one that has waited longest first."""
         try:
             accounts, found = await self.accounts(), []
             for account in accounts:
@@ -226,7 +244,7 @@ class Collector:
             return []
         for gone in self._collected_ms.keys() - set(accounts):
             del self._collected_ms[gone]
-        return found
+        return sorted(found, key=lambda account: self._collected_ms[account])
 
     def _note(self, account: CollectedAccount, last: str | None) -> None:
         """Show the age of a collection; of an account without one, since it is known."""
@@ -247,10 +265,11 @@ class Collector:
         )
         return max([0, *ages]) / SECOND_MS
 
-    async def _collect_quietly(self, account: CollectedAccount) -> None:
+    async def _collect_quietly(self, account: CollectedAccount, room: asyncio.Semaphore) -> None:
         name = f"{account.name} ({account.environment.value})"
         try:
-            done = await self.collect(account)
+            async with room:
+                done = await self.collect(account)
         except (CollectionBusy, DatabaseUnavailable):
             return
         except OnebookError as error:
@@ -418,6 +437,7 @@ class AccountCollection:
         self._settings = settings
         self._clock = clock
         self._on_progress = on_progress
+        self._key_id = f"{COLLECTOR} {account.environment} {account.name}"
         self._progress = Step(str(account.name))
         self._errors: dict[tuple[str, str], ErrorEntry] = {}
         self._gaps: list[str] = []
@@ -509,7 +529,7 @@ class AccountCollection:
         held: list[Record] = []
         self._asked, scope = False, stored.row.scope
         async with (
-            self._service.run(query, key_id=COLLECTOR) as run,
+            self._service.run(query, key_id=self._key_id) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             assert isinstance(run, Run)
@@ -601,7 +621,7 @@ class AccountCollection:
         query = self._query(sources, RangeRow(0, at_ms))
         records: list[Record] = []
         async with (
-            self._service.run(query, key_id=COLLECTOR) as run,
+            self._service.run(query, key_id=self._key_id) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             async for batch in batches:

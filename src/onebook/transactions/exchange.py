@@ -299,6 +299,11 @@ class AccountSession:
         """The hosts of the environment, the default first."""
         return tuple(self._site.hosts)
 
+    @property
+    def api_key(self) -> str:
+        """The API key of the credentials; "" if everything is read from the store."""
+        return self._credentials.api_key
+
     def has(self, field: str) -> bool:
         """Whether the operator set an optional field of the credentials."""
         return bool(self._credentials.fields.get(field))

@@ -5,6 +5,9 @@ subscriptions of this node: immediately when the private stream (`private`) repo
 intervals, because streams lose messages and do not announce everything. Pushed records always come
 from the lists, so a record has the same id and form as in a later fetch.
 
+A subscription belongs to the account of its history. If the operator replaces the credentials, it
+continues with another key of the same account, and ends if the key belongs to another one.
+
 Each subscription remembers what it has delivered: a record is pushed when its id is new, and again
 when its content has changed. There is no queue: if a subscription cannot take records, reading
 later resumes where it stopped. Each read begins where the last complete one began, less an overlap,
@@ -24,7 +27,7 @@ from msgspec.structs import replace
 
 from onebook.backoff import Backoff
 from onebook.clock import Clock
-from onebook.errors import OnebookError
+from onebook.errors import OnebookError, ServiceUnavailable
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.transactions import metrics
 from onebook.transactions.accounts import AccountName, named
@@ -39,12 +42,14 @@ from onebook.transactions.adapter import (
     Source,
     Window,
 )
+from onebook.transactions.collected import CollectedIdentity
 from onebook.transactions.private import AccountStream, PrivateStream, StreamHint, StreamOpening
 from onebook.transactions.record import Record, encode
 from onebook.transactions.request import Query
 from onebook.transactions.run import Run
 
 STREAM, POLLING = "stream", "polling"
+LIVE, INTERRUPTED, ENDED = "live", "interrupted", "ended"  # states of a subscription
 GRAIN_MS: Final = 1_000  # reads begin at whole seconds: lists that filter by seconds lose none
 UNTIMED: Final = "timestamp"  # in `incomplete`: the time is that of the read
 
@@ -91,8 +96,10 @@ class LiveStatus(Struct, frozen=True):
     """State of a subscription on one account.
 
     Args:
-        state: `live`, or `interrupted` while the exchange cannot be read.
-        reason: Why it is interrupted, or why there is no stream, as a sentence; null otherwise.
+        state: `live`; `interrupted` while the exchange cannot be read; or `ended`, because the
+            operator's credentials now belong to another account.
+        reason: Why it is interrupted or ended, why there is no stream, or, once, that the API key
+            was replaced; as a sentence; null otherwise.
         read_to_ms: Everything up to here has been pushed, Unix ms.
         errors: Types that cannot be read.
     """
@@ -233,6 +240,7 @@ class LiveSubscription:
     Args:
         query: The query of the history.
         joint: Whether the history covers several accounts, so that records name theirs.
+        key: Fingerprint of the API key before the history is read.
     """
 
     def __init__(
@@ -242,9 +250,13 @@ class LiveSubscription:
         subscriber: Subscriber,
         *,
         joint: bool,
+        key: str,
         limits: LiveLimits,
     ) -> None:
         self.query = query
+        self.identity = CollectedIdentity(key, doubtful=True)  # until its account was looked up
+        self.ended = False
+        self.notice: str | None = None  # the reason in the next state, once
         self.sources = {each.name: each for each in sources if each.window_ms}
         self.types = tuple(dict.fromkeys(each.type for each in self.sources.values()))
         self.subscriber = subscriber
@@ -298,17 +310,26 @@ class LiveSubscription:
         self._delivered.forget(before_ms)
 
     def inform(self, status: LiveStatus) -> None:
-        """Report the state if it differs from the last one reported."""
+        """Report the state if it differs from the last one reported, or if there is a notice."""
         before, self.informed = self.informed, status
-        if before is None or replace(before, read_to_ms=0) != replace(status, read_to_ms=0):
+        if self.notice is not None and status.state == LIVE:
+            self.notice, told = None, replace(status, reason=self.notice)
+            self.subscriber.status(told)
+        elif before is None or replace(before, read_to_ms=0) != replace(status, read_to_ms=0):
             self.subscriber.status(status)
 
 
 class AccountRun(Struct, frozen=True):
-    """A running read, and the identity of the credentials that it uses."""
+    """A running read, and the identity of the credentials that it uses.
+
+    Args:
+        account_id: Stands for them in cursors and streams.
+        key: Fingerprint of their API key.
+    """
 
     run: Run
     account_id: str
+    key: str
 
 
 class LivePorts(Protocol):
@@ -329,6 +350,14 @@ class LivePorts(Protocol):
 
         Raises:
             OnebookError, SourceFailed: It cannot be prepared.
+        """
+        ...
+
+    async def identity(self, name: AccountName, environment: Environment) -> CollectedIdentity:
+        """Return the account to which the current credentials of a name belong.
+
+        Raises:
+            OnebookError: There are no credentials, or the exchange does not answer.
         """
         ...
 
@@ -374,6 +403,8 @@ class AccountFollower:
         self._missing = metrics.LIVE_STREAMS_MISSING.labels(query.account.exchange)
         self._missing.inc(len(self._streams))
         self._reason: str | None = None
+        self._identity: CollectedIdentity | None = None  # the account of the last read
+        self._identify_at = 0.0  # when to look for it again after a failure
         self._errors: tuple[ErrorEntry, ...] = ()
         self._read_to: dict[str, int] = {}
         self._rewound: dict[str, int] = {}
@@ -483,7 +514,7 @@ class AccountFollower:
         """Wait until a type has to be read."""
         while True:
             self._wake.clear()
-            wanted = {kind for each in self.subscriptions for kind in each.types}
+            wanted = {kind for each in self._active for kind in each.types}
             self._due = {kind: at for kind, at in self._due.items() if kind in wanted}
             self._read_to = {kind: at for kind, at in self._read_to.items() if kind in wanted}
             wait_s = min(self._due.values(), default=3_600.0) - self._clock.monotonic()
@@ -500,7 +531,7 @@ class AccountFollower:
         limits, now_ms = self._limits, self._clock.wall_ms()
         sweeping = now_s >= self._sweep_at
         types = [kind for kind, at_s in self._due.items() if sweeping or at_s <= now_s]
-        if not types or not self.subscriptions:
+        if not types or not self._active:
             return True
         for kind in types:
             # Before the read, so that stream messages during the read cause another.
@@ -509,7 +540,7 @@ class AccountFollower:
             self._read_to[kind] = min(to_ms, self._read_to.get(kind, to_ms))
         from_ms = min(self._read_to[kind] for kind in types) - limits.overlap_ms
         if sweeping:
-            oldest_ms = min(each.from_ms for each in self.subscriptions)
+            oldest_ms = min(each.from_ms for each in self._active)
             from_ms = min(from_ms, max(now_ms - limits.sweep_ms, oldest_ms))
         from_ms = max(0, from_ms // GRAIN_MS * GRAIN_MS)
         failed = set(types)
@@ -547,13 +578,13 @@ class AccountFollower:
         """Read and push; return the types that must be read again."""
         sources = {
             name: each
-            for subscription in self.subscriptions
+            for subscription in self._active
             for name, each in subscription.sources.items()
             if each.type in types
         }
         if not sources:
             return set()
-        raw = any(each.query.request.include_raw for each in self.subscriptions)
+        raw = any(each.query.request.include_raw for each in self._active)
         query = replace(
             self._query,
             request=self._query.request.model_copy(
@@ -572,6 +603,7 @@ class AccountFollower:
             self._ports.read(query, lambda reader: TaggingReader(reader, queries)) as reading,
             aclosing(self._batches(reading.run)) as batches,
         ):
+            await self._check_identity(reading.key)
             for each in self._streams:
                 stream = each.stream
                 if stream and stream.account_id not in (None, reading.account_id):
@@ -593,6 +625,66 @@ class AccountFollower:
         self._rewind(slow, from_ms)
         return {each.transaction_type for each in again}
 
+    async def _check_identity(self, key: str) -> None:
+        """End the subscriptions of another account than that of the key of a read.
+
+        An exchange that does not report the account of a key is followed with the new key.
+
+        Raises:
+            OnebookError: The account of a new key is unknown now; nothing may be pushed.
+        """
+        replaced = [each for each in self._active if each.identity.key != key]
+        if self._identity is None or self._identity.key != key:
+            now_s, account = self._clock.monotonic(), self._query.account
+            if not replaced and now_s < self._identify_at:
+                return
+            try:
+                found = await self._ports.identity(account, self._query.environment)
+            except OnebookError:
+                self._identify_at = now_s + self._limits.net_s
+                if replaced:
+                    raise
+                return
+            if found.key != key:
+                raise ServiceUnavailable(f"The API key of {account} was replaced during a read.")
+            self._identity = found
+        for each in self._active:
+            was_replaced = each.identity.key != key
+            if each.identity.differs(self._identity) or (was_replaced and each.identity.doubtful):
+                self._end(each)
+                continue
+            if was_replaced:
+                known = each.identity.owner and self._identity.owner
+                each.notice = (
+                    f"The API key of {self._name} was replaced by another one of the same account."
+                    if known
+                    else f"The API key of {self._name} was replaced; the exchange does not report "
+                    "whether it belongs to the same account."
+                )
+            owner = self._identity.owner or each.identity.owner
+            each.identity = replace(self._identity, owner=owner)
+
+    def _end(self, subscription: LiveSubscription) -> None:
+        """Push nothing more to a subscription, and say why."""
+        log.warning("%s: live transactions ended: the key is of another account.", self._name)
+        status = self._status(subscription)
+        subscription.ended = True
+        subscription.inform(
+            replace(
+                status,
+                state=ENDED,
+                reason=f"The credentials of {self._name} now belong to another account; "
+                "subscribe again."
+                if subscription.identity.owner
+                else f"The credentials of {self._name} were replaced before their account was "
+                "known; subscribe again.",
+            )
+        )
+
+    @property
+    def _active(self) -> list[LiveSubscription]:
+        return [each for each in self.subscriptions if not each.ended]
+
     async def _batches(self, run: Run) -> AsyncGenerator[list[Record]]:
         """Yield the records of a run, oldest first within each batch."""
         found: list[Record] = []
@@ -608,7 +700,7 @@ class AccountFollower:
         """Push to every subscription; return the types of those that could not take records."""
         found = [ReadRecord(each, queries[each.transactionId]) for each in records]
         slow: set[str] = set()
-        for each in tuple(self.subscriptions):
+        for each in self._active:
             if found and each.subscriber.slow:
                 slow |= set(each.types)
             else:
@@ -623,7 +715,7 @@ class AccountFollower:
         self._reason = message
 
     def _inform(self) -> None:
-        for each in tuple(self.subscriptions):
+        for each in self._active:
             pending = [kind for kind in each.types if kind not in self._read_to]
             if pending and self._reason is None:
                 continue
@@ -662,7 +754,7 @@ class AccountFollower:
         ]
         return LiveStatus(
             account=self._name,
-            state="live" if self._reason is None else "interrupted",
+            state=LIVE if self._reason is None else INTERRUPTED,
             reason=self._reason or self._why_no_stream(),
             read_to_ms=min(read_to, default=begun_ms),
             types=self.parts(subscription),

@@ -10,9 +10,9 @@ everything that could still belong to its group has been read, in whatever page,
 """
 
 import asyncio
-import heapq
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import Final
 
@@ -31,7 +31,6 @@ READY_MAX: Final = 500
 HELD_MAX: Final = 5_000  # rows of several walkers that wait for the slowest one
 
 _at_ms: Final = attrgetter("at_ms")
-_newest_ms: Final = attrgetter("newest_ms")
 
 Keyed = tuple[RecordKey, Record]
 Join = Callable[[list[list[EventRow]]], Awaitable[Page]]
@@ -57,9 +56,10 @@ class Range:
 class EventGroup:
     """The rows of one event that have been read so far."""
 
-    __slots__ = ("newest_ms", "oldest_ms", "rows")
+    __slots__ = ("key", "newest_ms", "oldest_ms", "rows")
 
     def __init__(self, row: EventRow) -> None:
+        self.key = row.key
         self.newest_ms = self.oldest_ms = row.at_ms
         self.rows = {row.row_id: row}
 
@@ -86,6 +86,8 @@ class EventGroup:
 class Joiner:
     """Groups rows of one event until every row that could belong to it has been read.
 
+    Groups are completed from a heap, so that those which wait for a slower walker cost nothing.
+
     Args:
         span_ms: Maximum time between the rows of one event.
     """
@@ -93,18 +95,17 @@ class Joiner:
     def __init__(self, span_ms: int) -> None:
         self._span_ms = span_ms
         self._groups: dict[str, list[EventGroup]] = {}
+        # Newest first, ties in order of arrival. A group that a newer row has joined has another
+        # entry for it; the older entry no longer has the time of the group, and is skipped.
+        self._by_time: list[tuple[int, int, EventGroup]] = []
+        self._entries = 0
         self._passed_on: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def held(self) -> int:
-        """Number of rows in incomplete groups."""
-        return sum(len(each.rows) for groups in self._groups.values() for each in groups)
+        self.held = 0  # rows in incomplete groups
 
     @property
     def newest_ms(self) -> int:
         """The time of the newest row in an incomplete group."""
-        times = (each.newest_ms for groups in self._groups.values() for each in groups)
-        return max(times, default=NOTHING_LEFT_MS)
+        return -self._by_time[0][0] if self._groups else NOTHING_LEFT_MS
 
     def add(self, row: EventRow) -> None:
         """Add a row, unless it was already passed on."""
@@ -112,35 +113,48 @@ class Joiner:
             return
         groups = self._groups.get(row.key)
         if groups is None:
-            self._groups[row.key] = [EventGroup(row)]
-            return
+            groups = self._groups[row.key] = []
         for group in groups:
+            newest_ms, count = group.newest_ms, len(group.rows)
             if group.takes(row, self._span_ms):
+                self.held += len(group.rows) - count
+                if group.newest_ms > newest_ms:
+                    self._enter(group)
                 return
-        groups.append(EventGroup(row))
+        group = EventGroup(row)
+        groups.append(group)
+        self.held += 1
+        self._enter(group)
+
+    def _enter(self, group: EventGroup) -> None:
+        self._entries += 1
+        heappush(self._by_time, (-group.newest_ms, self._entries, group))
 
     def complete(self, watermark_ms: int) -> list[list[EventRow]]:
         """Remove and return the groups that can no longer grow, newest first."""
-        done: list[EventGroup] = []
-        held: dict[str, list[EventGroup]] = {}
-        last_ms = watermark_ms + self._span_ms
-        for key, groups in self._groups.items():
-            for each in groups:
-                if each.newest_ms > last_ms:
-                    done.append(each)
-                elif key in held:
-                    held[key].append(each)
-                else:
-                    held[key] = [each]
-        self._groups = held
-        done.sort(key=_newest_ms, reverse=True)
-        passed_on = self._passed_on
-        for each in done:
-            for row_id in each.rows:
+        by_time, passed_on = self._by_time, self._passed_on
+        first_ms = -(watermark_ms + self._span_ms)  # as in the heap
+        done: list[list[EventRow]] = []
+        while by_time:
+            negative_ms, _, group = by_time[0]
+            replaced = group.newest_ms != -negative_ms
+            if negative_ms >= first_ms and not replaced:
+                break
+            heappop(by_time)
+            if replaced:
+                continue
+            groups = self._groups[group.key]
+            if len(groups) == 1:
+                del self._groups[group.key]
+            else:
+                groups.remove(group)
+            for row_id in group.rows:
                 passed_on[row_id] = None
+            self.held -= len(group.rows)
+            done.append(group.newest_first())
         while len(passed_on) > RECENT_MAX:
             passed_on.popitem(last=False)
-        return [each.newest_first() for each in done]
+        return done
 
 
 class Sorter:
@@ -169,7 +183,7 @@ class Sorter:
                 self.duplicates += 1
                 continue
             self._seen[record.transactionId] = None
-            heapq.heappush(self._held, (key, record))
+            heappush(self._held, (key, record))
 
     def _in_range(self, key: RecordKey) -> bool:
         wanted = self._wanted
@@ -182,7 +196,7 @@ class Sorter:
     def release(self, watermark_ms: int) -> Iterator[Keyed]:
         """Remove and return the records that are later than the watermark, in order."""
         while self._held and self._held[0][0].negative_ms < -watermark_ms:
-            keyed = heapq.heappop(self._held)
+            keyed = heappop(self._held)
             if keyed[0] < self._last:
                 self.disordered += 1
             else:
@@ -381,7 +395,7 @@ class Demand:
             # An event found in two sources counts once.
             keys = {keyed[0] for outlet in outlets for keyed in outlet.ready}
             if len(keys) >= left:
-                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
+                horizon_ms = -nsmallest(left, keys)[-1].negative_ms
         if (begun, horizon_ms) != (self._open, self._horizon_ms):
             self._open, self._horizon_ms = begun, horizon_ms
             self._changed.set()

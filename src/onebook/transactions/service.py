@@ -497,10 +497,10 @@ class Transactions:
         to_ms = query.to_ms if stored.to_ms is None else min(query.to_ms, stored.to_ms)
         return replace(query, to_ms=to_ms, from_ms=min(query.from_ms, to_ms))
 
-    def subscriptions(
+    async def subscriptions(
         self, query: Query | JointQuery, subscriber: Subscriber
     ) -> list[LiveSubscription]:
-        """Create a subscription for each account of a query, to be followed after its history."""
+        """Create a subscription for each account of a query, before its history is read."""
         joint = isinstance(query, JointQuery)
         return [
             LiveSubscription(
@@ -508,6 +508,7 @@ class Transactions:
                 [self._adapters[part.account.exchange].sources[name] for name in part.sources],
                 subscriber,
                 joint=joint,
+                key=await self.key_of(part.account, part.environment),
                 limits=self.live.limits,
             )
             for part in (query.parts if isinstance(query, JointQuery) else (query,))
@@ -528,7 +529,7 @@ class Transactions:
         adapter = self._adapters[query.account.exchange]
         run = Run(query, adapter, account, self._clock, account_id=account_id, tap=tap)
         try:
-            yield AccountRun(run, account_id)
+            yield AccountRun(run, account_id, fingerprint(account.api_key))
         finally:
             await run.close()
 

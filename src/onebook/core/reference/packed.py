@@ -9,8 +9,8 @@ from typing import Final
 from onebook.core.reference.view import MergedLevel, View
 
 BITS: Final = 64
-SCALES: Final = 5  # the first of three fields with scales
-BIDS: Final = 8  # the asks are next
+LISTS: Final = (5, 8, 10)  # levels, parts and prices before fees of the bids; the asks' are next
+SCALES: Final = 13  # the first of three
 DELIMITED: Final = 2  # wire type
 
 
@@ -37,32 +37,35 @@ class Packer:
         lists = [self._lists(side, at) for at, side in enumerate(sides)]
         if any(number >> BITS for side in lists for numbers in side for number in numbers):
             return None
-        bodies = [b"".join(map(_packed, range(1, len(side) + 1), side)) for side in lists]
-        text = b"".join(field(BIDS + at, body) for at, body in enumerate(bodies) if body)
+        fields = [
+            field(at + side, b"".join(map(varint, numbers)))
+            for side, found in enumerate(lists)
+            for at, numbers in zip(LISTS, found, strict=True)
+            if numbers
+        ]
         if changes:
-            return text
+            return b"".join(fields)
         scales = [view.price_scale, view.amount_scale]
         if view.gross:
             scales.append(view.price_scale - view.fee_scale)
-        return b"".join((*(number(SCALES + at, scale) for at, scale in enumerate(scales)), text))
+        return b"".join([*(number(SCALES + at, scale) for at, scale in enumerate(scales)), *fields])
 
     def _lists(self, levels: Iterable[MergedLevel], side: int) -> list[list[int]]:
-        """Return prices, amounts, members, parts and gross prices of a side."""
+        """Return levels, parts and prices before fees of a side."""
         view, last = self._view, 0
-        prices, amounts, members = list[int](), list[int](), list[int]()
-        parts, gross = list[int](), list[int]()
+        rows, parts, gross = list[int](), list[int](), list[int]()
         for level in levels:
             price = level.price // view.price_unit
-            prices.append(abs(price - last))
-            amounts.append(level.amount // view.amount_unit)
+            members = sum(1 << at for at, _ in level.parts)
+            rows += (abs(price - last), level.amount // view.amount_unit)
+            if level.amount:
+                rows.append(members)
             last = price
-            if view.shows_members:
-                members.append(sum(1 << at for at, _ in level.parts))
             if view.split:
                 parts += (part // view.amount_unit for _, part in level.parts)
             if view.gross:
                 gross += (view.gross_price(level, at, side) for at, _ in level.parts)
-        return [prices, amounts, members, parts, gross]
+        return [rows, parts, gross]
 
 
 def varint(value: int) -> bytes:
@@ -75,11 +78,6 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def zigzag(value: int) -> int:
-    """Map a signed number to an unsigned one, as `sint64` is sent."""
-    return value << 1 if value >= 0 else (-value << 1) - 1
-
-
 def number(at: int, value: int) -> bytes:
     """Encode a field with a number; nothing for the default 0."""
     return varint(at << 3) + varint(value) if value else b""
@@ -88,7 +86,3 @@ def number(at: int, value: int) -> bytes:
 def field(at: int, text: bytes) -> bytes:
     """Encode a length-delimited field."""
     return varint(at << 3 | DELIMITED) + varint(len(text)) + text
-
-
-def _packed(at: int, numbers: list[int]) -> bytes:
-    return field(at, b"".join(map(varint, numbers))) if numbers else b""

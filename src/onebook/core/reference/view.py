@@ -240,11 +240,6 @@ class View:
         """Whether levels have the price of each exchange before its fee."""
         return self._gross
 
-    @property
-    def shows_members(self) -> bool:
-        """Whether levels name their exchanges."""
-        return self._split or not self._arrays
-
     def gross_price(self, level: MergedLevel, member: int, side: int) -> int:
         """Return the price of a member before its fee, of as many decimals as it has."""
         price = level.price // self._fees.factors[member][side]

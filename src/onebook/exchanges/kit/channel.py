@@ -160,7 +160,8 @@ class FastChannel(Struct, frozen=True):
     """Requests for best prices that are not part of the requests for the levels.
 
     They follow these requests. Their answers decide nothing: a book without fast best prices is
-    shown as it is. A request that is refused for its rate is repeated after the pause.
+    shown as it is. A request that is refused for its rate, or because the exchange is
+    unavailable, is repeated a few times, each after a longer pause.
 
     Args:
         subscribe: Encodes the subscription of some names, with the number of this request.

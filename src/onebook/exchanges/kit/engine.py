@@ -255,7 +255,7 @@ class Engine:
             case RequestRejected() | SeedRefused() if self._is_rate_limit(event):
                 return self._slow_down(event)
             case RequestRejected() if event.top or self._requests.is_of_tops(event.number):
-                return (Ignored(known=True, refused=short(event.words)),)
+                return self._reject_tops(event)
             case RequestRejected() if self._is_unavailable(event):
                 return self._postpone(event)
             case RequestRejected():
@@ -375,8 +375,15 @@ class Engine:
         self._requests.complete(event.number)  # its answer is here
         return (SlowDown(short(event.words)), *again)
 
+    def _reject_tops(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Repeat a refused request for best prices if the exchange is unavailable."""
+        again = self._refused_tops(event.number) if self._is_unavailable(event) else NOTHING
+        self._requests.complete(event.number)
+        words = short(event.words)
+        return (SlowDown(words), *again) if again else (Ignored(known=True, refused=words),)
+
     def _refused_tops(self, number: int | str | None) -> tuple[Output, ...]:
-        """Repeat the requests for best prices that an error about the rate refused.
+        """Repeat the requests for best prices that an error about the rate or a failure refused.
 
         The feed sends them after the pause, which is longer after each such error. The levels have
         a timeout that repeats their requests; these have none, because they may stay silent.

@@ -36,10 +36,9 @@ from onebook.transactions.kraken.rows import (
     BLANK,
     LedgerRow,
     RowContext,
-    event_id,
+    event_ids,
     fees_of,
     line_id,
-    line_ids,
     pattern_of,
 )
 from onebook.transactions.kraken.words import (
@@ -326,12 +325,13 @@ def _exchanged(
         _pair(given, bought, side, trade, context) if side else None,
         traded and trade is None,
     )
+    event, lines = event_ids(context, entries)
     fees = fees_of(entries, meaning.fee, credits_pay=True)
     price, quantity, value = _priced(trade, sent, received, side)
     main = sent if side == "sell" or received is None else received
     return replace(
         pattern,
-        transactionId=event_id(context, entries),
+        transactionId=event,
         timestamp=at_ms,
         sentCurrency=sent.moved if sent else UNSET,
         receivedCurrency=received.moved if received else UNSET,
@@ -346,7 +346,7 @@ def _exchanged(
         value=value,
         fees=fees,
         ids=_trade_ids(first, trade) if traded else Ids(native=first.refid or first.id),
-        related=line_ids(context, entries),
+        related=lines,
     )
 
 
@@ -488,12 +488,13 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
     if source.unsigned != target.unsigned:
         return None
     first = source.entries[0]
+    event, lines = event_ids(context, entries)
     fees, wallets = fees_of(entries, TRANSFER.fee), (first.wallet, target.entries[0].wallet)
     pattern = _move_pattern(context.environment, first.native_type, source.currency, *wallets)
     moved = source.moved
     record = replace(
         pattern,
-        transactionId=event_id(context, entries),
+        transactionId=event,
         timestamp=at_ms,
         sentCurrency=moved,
         receivedCurrency=moved,
@@ -506,7 +507,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         amount=source.unsigned,
         fees=fees,
         ids=Ids(native=first.refid or first.id, transfer_id=first.refid or None),
-        related=line_ids(context, entries),
+        related=lines,
     )
     return record, entries
 
@@ -542,12 +543,13 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         direction_of(entry.amount),
         unsure,
     )
+    event, lines = event_ids(context, (entry,))
     fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
     moved = entry.moved
     amount = moved.amount_str if moved else "0"
     record = replace(
         pattern,
-        transactionId=event_id(context, (entry,)),
+        transactionId=event,
         timestamp=entry.at_ms,
         sentCurrency=UNSET if entry.incoming else moved,
         receivedCurrency=moved if entry.incoming else UNSET,
@@ -559,7 +561,7 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         amount=amount,
         fees=fees,
         ids=Ids(native=entry.refid or entry.id),
-        related=line_ids(context, (entry,)),
+        related=lines,
     )
     if meaning.type == "margin":
         record = _of_position(record, entry, details.trade)

@@ -156,9 +156,11 @@ def make_id(context: RowContext, source: str, native_key: str) -> str:
     return record_id(EXCHANGE, context.environment, source, native_key)
 
 
-def event_id(context: RowContext, entries: Iterable[LedgerRow]) -> str:
-    """The id of the event that consists of these rows."""
-    return make_id(context, "event", min([entry.id for entry in entries]))
+def event_ids(context: RowContext, entries: Iterable[LedgerRow]) -> tuple[str, tuple[str, ...]]:
+    """The id of the event that consists of these rows, and those of its lines for `related`."""
+    environment, ids = context.environment, [entry.id for entry in entries]
+    lines = tuple([record_id(EXCHANGE, environment, LINE, each) for each in ids])
+    return record_id(EXCHANGE, environment, "event", min(ids)), lines
 
 
 def line_id(context: RowContext, entry: LedgerRow) -> str:

@@ -34,6 +34,8 @@ const ATTEMPTS_MAX = 5;
 const PAGE_RECORDS = 1000;
 const IDLE_PAGES_MAX = 5; // consecutive pages without progress
 const CHECKSUM_LEVELS = 25;
+const PERCENT_DECIMALS = 4; // of the spread
+const NAMES_KEPT_MAX = 10_000; // combinations of exchanges of one view
 const TRANSIENT = new Set([408, 425, 429]);
 const ERRORS = new Set(["error", "authentication_error", "subscription_error", "data_limit_exceeded"]);
 const CLOSE_REASONS = {
@@ -187,6 +189,7 @@ const SHAPES = {
   exchange_status: object({ symbol: faults.text, "view?": faults.text, exchange: faults.text, state: faults.text }),
   aggregated_subscription_response: object({
     symbol: faults.text, "view?": faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
+    "number?": faults.whole, "exchanges?": list(faults.text),
   }),
   server_shutdown: object({ reconnect_in_ms: faults.number }),
   exchanges_data: DATA,
@@ -196,6 +199,8 @@ const SHAPES = {
   subscription_error: ERROR,
   data_limit_exceeded: ERROR,
 };
+const everyText = (value) => (isObject(value) && Object.values(value).every(isText) ? "" : " is not an object of texts");
+const FEES = object({ fees: everyText });
 const SESSION = object({ session_token: faults.text });
 const USAGE = object({
   username: faults.text, billing_tier: faults.text, api_key_active: faults.flag,
@@ -212,10 +217,16 @@ const PAGE = object({
 const best = (raw) =>
   (raw === null || (Array.isArray(raw) && raw.length === 2 && raw.every(isNumber)) ? "" : " is not a level");
 
+const CONVERSION = object({
+  symbol: faults.text, members: list(faults.text), exchanges: list(faults.text), stale_exchanges: list(faults.text),
+  bid: best, ask: best, age_ms: wholeOrNull, reason: faults.textOrNull,
+});
+
 /** The shape of an update, a delta or a book, for the options of a subscription. */
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
+  if (options.quotes) extras.push(["conversions?", list(CONVERSION)]);
   if (SHORT.has(type)) {
     return object({ symbol: faults.text, "view?": faults.text, bid: best, ask: best, ...Object.fromEntries(extras) });
   }
@@ -261,6 +272,219 @@ export function parseExact(text) {
     (token) => (token[0] === '"' ? token : `"${token}"`),
   );
   return JSON.parse(quoted);
+}
+
+const PRECISE_BYTES = 7; // of a varint that a double holds exactly
+
+/** Reads the fields of protobuf messages: https://protobuf.dev/programming-guides/encoding/. */
+class Reader {
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.at = 0;
+  }
+
+  get ended() {
+    return this.at >= this.bytes.length;
+  }
+
+  /** A number: a double where it is exact, else a BigInt. */
+  varint() {
+    const { bytes } = this;
+    let byte = bytes[this.at++];
+    if (byte < 128) return byte;
+    let value = byte & 127;
+    let unit = 128;
+    for (let read = 1; read < PRECISE_BYTES; read += 1, unit *= 128) {
+      byte = bytes[this.at++];
+      value += (byte & 127) * unit;
+      if (byte < 128) return value;
+    }
+    let large = BigInt(value);
+    for (let shift = 7n * BigInt(PRECISE_BYTES); shift < 64n; shift += 7n) {
+      byte = bytes[this.at++];
+      large |= BigInt(byte & 127) << shift;
+      if (byte < 128) return large <= Number.MAX_SAFE_INTEGER ? Number(large) : large;
+    }
+    throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a number is too long.");
+  }
+
+  /** The bytes of a length-delimited field. */
+  part() {
+    const length = this.varint();
+    if (!(this.at + length <= this.bytes.length)) {
+      throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: it is cut off.");
+    }
+    return this.bytes.subarray(this.at, (this.at += length));
+  }
+
+  numbers() {
+    const list = new Reader(this.part());
+    const found = [];
+    while (!list.ended) found.push(list.varint());
+    return found;
+  }
+
+  /** Call a handler with the number and the value of each field: a number, bytes, or a fixed32. */
+  fields(handle) {
+    while (!this.ended) {
+      const tag = this.varint();
+      const [number, kind] = [tag >>> 3, tag & 7];
+      if (kind === 0) handle(number, this.varint());
+      else if (kind === 2) handle(number, this);
+      else if (kind === 5) {
+        const { bytes, at } = this;
+        handle(number, (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0);
+        this.at += 4;
+      } else throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a field is unknown.");
+    }
+  }
+}
+
+const utf8 = new TextDecoder();
+const zigzag = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
+
+/** The fields of a binary update by their names in `onebook.proto`; unknown ones are skipped. */
+export function updateOf(buffer) {
+  const update = { subscription: 0, update_number: 0, time_us: 0, elapsed_us: null, price_scale: 0, amount_scale: 0, gross_scale: 0,
+    bids: [], asks: [], bid_parts: [], ask_parts: [], bid_gross: [], ask_gross: [], checksum: null, stale: [], skipped: 0, ages_ms: [], more: null, json: null, exchanges: [], symbol: "", id: "", view: null };
+  new Reader(new Uint8Array(buffer)).fields((number, value) => {
+    if (number === 1) update.subscription = value;
+    else if (number === 2) update.update_number = value;
+    else if (number === 3) update.elapsed_us = zigzag(value);
+    else if (number === 4) update.checksum = value;
+    else if (number === 5) update.bids = value.numbers();
+    else if (number === 6) update.asks = value.numbers();
+    else if (number === 7) update.stale = value.numbers();
+    else if (number === 8) update.bid_parts = value.numbers();
+    else if (number === 9) update.ask_parts = value.numbers();
+    else if (number === 10) update.bid_gross = value.numbers();
+    else if (number === 11) update.ask_gross = value.numbers();
+    else if (number === 12) update.time_us = value;
+    else if (number === 13) update.price_scale = value;
+    else if (number === 14) update.amount_scale = value;
+    else if (number === 15) update.gross_scale = value;
+    else if (number === 16) update.skipped = value;
+    else if (number === 17) update.ages_ms = value.numbers().map(zigzag);
+    else if (number === 18) update.more = utf8.decode(value.part());
+    else if (number === 19) update.json = utf8.decode(value.part());
+    else if (number === 20) update.exchanges.push(utf8.decode(value.part()));
+    else if (number === 21) update.symbol = utf8.decode(value.part());
+    else if (number === 22) update.id = utf8.decode(value.part());
+    else if (number === 23) update.view = utf8.decode(value.part());
+    else if (value instanceof Reader) value.part();
+  });
+  return update;
+}
+
+/** An integer at a scale as decimal text without trailing zeros. */
+function decimalOf(mantissa, scale) {
+  const text = String(mantissa);
+  if (!scale) return text;
+  const whole = text.length > scale ? text.slice(0, -scale) : "0";
+  let end = text.length;
+  const start = Math.max(0, text.length - scale);
+  while (end > start && text.charCodeAt(end - 1) === 48) end -= 1;
+  return end === start ? whole : `${whole}.${"0".repeat(Math.max(0, scale - text.length))}${text.slice(start, end)}`;
+}
+
+/** Reads the binary updates of one subscription, given its table of exchanges, as messages in the form of JSON. */
+export class PackedReader {
+  #names = new Map(); // by the bits of a level
+  #scales = [0, 0, 0];
+  #timeUs = 0;
+
+  constructor(table, about) {
+    this.table = table;
+    this.about = about;
+  }
+
+  message(update) {
+    const { update_number, elapsed_us, checksum, skipped } = update;
+    const changed = elapsed_us !== null;
+    if (changed) this.#timeUs += elapsed_us;
+    else [this.#timeUs, this.#scales] = [update.time_us, [update.price_scale, update.amount_scale, update.gross_scale]];
+    const more = update.more ? parseExact(update.more) : {};
+    const ages = Object.fromEntries(update.ages_ms.map((age, at) => [this.table[at], age]).filter(([, age]) => age >= 0));
+    return {
+      type: changed ? "aggregated_orderbook_delta" : "aggregated_orderbook_update",
+      ...this.about, update_number, skipped,
+      ...(changed && { previous_update_number: update_number - 1 }), ...(checksum !== null && { checksum }),
+      timestamp: `${new Date(Math.floor(this.#timeUs / 1000)).toISOString().slice(0, -1)}${String(this.#timeUs % 1000).padStart(3, "0")}Z`,
+      data: {
+        bids: this.#levels(update.bids, update.bid_parts, update.bid_gross, -1),
+        asks: this.#levels(update.asks, update.ask_parts, update.ask_gross, 1), market_stats: null,
+        stale_exchanges: update.stale.map((at) => this.table[at]), ages, ...more,
+      },
+    };
+  }
+
+  #levels(rows, parts, gross, direction) {
+    const [priceScale, amountScale, grossScale] = this.#scales;
+    const levels = [];
+    let price = 0;
+    let at = 0;
+    for (let i = 0; i < rows.length; ) {
+      const step = rows[i++];
+      const amount = rows[i++];
+      const bits = amount ? rows[i++] : 0;
+      if (bits === undefined || amount === undefined) {
+        throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a level is cut off.");
+      }
+      if (!levels.length) price = step;
+      else if (typeof price === "number" && typeof step === "number") price += direction * step;
+      else price = BigInt(price) + BigInt(direction) * BigInt(step);
+      const exchanges = this.#namesOf(bits);
+      const end = at + exchanges.length;
+      const level = {
+        price: decimalOf(price, priceScale), amount: decimalOf(amount, amountScale), exchanges,
+        amounts: parts.length ? parts.slice(at, end).map((part) => decimalOf(part, amountScale)) : [],
+      };
+      if (gross.length) level.gross = gross.slice(at, end).map((each) => decimalOf(each, grossScale));
+      levels.push(level);
+      at = end;
+    }
+    return levels;
+  }
+
+  #namesOf(bits) {
+    let names = this.#names.get(bits);
+    if (names) return names;
+    names = this.table.filter((_, at) => (BigInt(bits) >> BigInt(at)) & 1n);
+    if (this.#names.size < NAMES_KEPT_MAX) this.#names.set(bits, names);
+    return names;
+  }
+}
+
+const scaleOf = (text) => (text.includes(".") ? text.length - text.indexOf(".") - 1 : 0);
+const integerOf = (text, scale) => BigInt(text.replace(".", "") + "0".repeat(scale - scaleOf(text)));
+const signed = (value, scale) => (value < 0n ? `-${decimalOf(-value, scale)}` : decimalOf(value, scale));
+
+/** The `marketStats` of the levels of a view, as the service computes them. */
+function statsOf({ bids, asks }) {
+  const [bid, ask] = [bids[0]?.price ?? null, asks[0]?.price ?? null];
+  let spread = null, spreadPercent = null, midPrice = null, crossed = false;
+  if (bid !== null && ask !== null) {
+    const scale = Math.max(scaleOf(bid), scaleOf(ask));
+    const [low, high] = [integerOf(bid, scale), integerOf(ask, scale)];
+    const [apart, twice] = [high < low ? low - high : high - low, low + high];
+    const percent = (2n * apart * 2_000_000n + twice) / (2n * twice);
+    crossed = low >= high;
+    spread = signed(high - low, scale);
+    spreadPercent = signed(high < low ? -percent : percent, PERCENT_DECIMALS);
+    midPrice = decimalOf(twice * 5n, scale + 1);
+  }
+  const names = new Set();
+  for (const side of [bids, asks]) for (const level of side) for (const name of level.exchanges) names.add(name);
+  return {
+    bestBid: bid, bestAsk: ask, spread, spreadPercent, midPrice, totalBidVolume: totalOf(bids), totalAskVolume: totalOf(asks),
+    participatingExchanges: String(names.size), crossed,
+  };
+}
+
+function totalOf(levels) {
+  if (!levels.length) return null;
+  const scale = Math.max(...levels.map(({ amount }) => scaleOf(amount)));
+  return decimalOf(levels.reduce((sum, { amount }) => sum + integerOf(amount, scale), 0n), scale);
 }
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -359,13 +583,13 @@ export class View {
     this.asks = merged(changed ? this.asks : [], data.asks, 1);
     this.live = true;
     this.problem = null;
-    this.marketStats = camelCased(data.market_stats);
+    this.marketStats = data.market_stats ? camelCased(data.market_stats) : statsOf(this);
     this.staleExchanges = data.stale_exchanges;
     this.#takeExtras(data);
     this.timestamp = message.timestamp;
     this.updateNumber = Number(message.update_number ?? 0);
     this.skipped = Number(message.skipped ?? 0);
-    return !changed || Number(message.checksum) === this.checksum();
+    return message.checksum === undefined || Number(message.checksum) === this.checksum();
   }
 
   /** Apply a short update: only the best levels. */
@@ -385,6 +609,7 @@ export class View {
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
     this.crossings = (data.crossings ?? []).map(crossingOf);
+    this.conversions = (data.conversions ?? []).map(conversionOf);
     this.times = data.times ? numbersOf(data.times) : null;
   }
 
@@ -406,6 +631,10 @@ export class View {
 function crossingOf(raw) {
   const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
   return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+}
+
+function conversionOf(raw) {
+  return camelCased({ ...raw, age_ms: raw.age_ms === null ? null : Number(raw.age_ms) });
 }
 
 /** The view of one book requested once. */
@@ -489,6 +718,7 @@ class Connection {
   constructor(WebSocket, url, { silenceMaxS, pingTimeoutS }) {
     this.opened = false;
     this.socket = new WebSocket(url);
+    this.socket.binaryType = "arraybuffer";
     this.socket.onmessage = ({ data }) => this.#put(() => this.#inbox.push(data));
     this.socket.onopen = () => this.#put(() => (this.opened = true));
     // An open socket also gets a close event with the code; before it is open, Node 20 has none.
@@ -529,7 +759,7 @@ class Connection {
     return this.opened && !this.#ended;
   }
 
-  /** Return the next message as text, {code, reason} at the end, or null at the timeout in seconds. */
+  /** Return the next message as text or ArrayBuffer, {code, reason} at the end, or null at the timeout in seconds. */
   async next(seconds) {
     if (!this.#inbox.length && !this.#ended) await this.#change(seconds);
     return this.#inbox.shift() ?? this.#ended;
@@ -710,6 +940,7 @@ export class Session {
   #asked = new Map(); // {question, resolve, reject} of each unanswered question, by id
   #due = new Map(); // deadlines of actions and expected messages, by kind and key
   #resynced = new Map();
+  #numbered = new Map(); // subscriptions by the number of their binary updates
   #lastId = 0;
   #failures = 0;
   #liveSince = null;
@@ -828,7 +1059,9 @@ export class Session {
 
   /** Return the merged book of a symbol once; missing options are those of its subscription. */
   async orderBook(symbol, options = {}) {
-    return viewOf(await this.ask({ type: "get_aggregated_orderbook", symbol, ...asSent(options) }), options);
+    const encoding = this.#numbered.size ? { encoding: "json" } : {}; // not that of the subscription
+    const question = { type: "get_aggregated_orderbook", symbol, ...asSent(options), ...encoding };
+    return viewOf(await this.ask(question), options);
   }
 
   /** The exchanges and whether their feeds are live. */
@@ -891,6 +1124,7 @@ export class Session {
     this.#due.clear();
     this.#resynced.clear();
     this.#sent.clear();
+    this.#numbered.clear();
     this.#cause = null;
     this.#reconnectAt = null;
     connection.send({ type: "authenticate", api_key: this.client.apiKey });
@@ -901,7 +1135,10 @@ export class Session {
       const came = await connection.next((Math.min(...waits) - performance.now()) / 1000);
       if (this.#stopping.signal.aborted) break;
       if (came && typeof came === "object" && "code" in came) return this.#closed(came);
-      if (came !== null) {
+      if (came instanceof ArrayBuffer) {
+        this.receivedCharacters += came.byteLength;
+        this.#receivedPacked(updateOf(came));
+      } else if (came !== null) {
         this.receivedCharacters += came.length;
         const left = this.#received(parsed(came));
         if (left) return left;
@@ -915,7 +1152,8 @@ export class Session {
   #subscribe(found) {
     const options = found.next ?? found.options;
     found.applied ??= options;
-    found.id = this.#request(found, { type: "subscribe_aggregated", ...options }, options);
+    const encoding = found.inJson ? {} : { encoding: "protobuf" };
+    found.id = this.#request(found, { type: "subscribe_aggregated", ...encoding, ...options }, options);
   }
 
   #resync(found) {
@@ -949,6 +1187,14 @@ export class Session {
       else this.#resync(found);
     }
     return null;
+  }
+
+  /** Handle a binary update; those of a subscription that is ending are ignored. */
+  #receivedPacked(update) {
+    const found = this.#numbered.get(update.subscription);
+    if (!found || this.#subscriptions.get(found.key) !== found) return;
+    if (!update.json) return this.#applied(found, found.reader.message(update));
+    this.#updated({ ...parsed(update.json), ...found.about, symbol: found.view.symbol, skipped: update.skipped });
   }
 
   #received(message) {
@@ -986,11 +1232,16 @@ export class Session {
     const found = this.#subscriptions.get(keyOf(message.symbol, message.view));
     if (message.type !== "exchange_status") required(message.type, message, bookShape(message.type, found?.applied ?? {}));
     if (!found) return;
-    const { view, key } = found;
     if (message.type === "exchange_status") {
-      view.apply(message);
-      return this.handlers.view(view, message);
+      found.view.apply(message);
+      return this.handlers.view(found.view, message);
     }
+    this.#applied(found, message);
+  }
+
+  /** Apply an update, and request the full book after a gap. */
+  #applied(found, message) {
+    const { view, key } = found;
     if (CHANGES.has(message.type) && !view.live) return; // a full book will follow
     this.#due.delete(`answer ${key}`);
     if (view.apply(message)) {
@@ -1032,6 +1283,11 @@ export class Session {
       return this.handlers.view(view, null);
     }
     if (id !== found.id && found.next) return; // for earlier options
+    const refusesEncoding = code === "invalid_parameters" && message.message.includes("encoding");
+    if (refusesEncoding && !found.inJson && (found.next ?? found.options)?.encoding === undefined) {
+      found.inJson = true; // a service of an earlier version
+      return this.#subscribe(found);
+    }
     this.#due.delete(`answer ${key}`);
     found.next = null;
     if (!found.options) this.unsubscribe(view.symbol, view.view);
@@ -1052,6 +1308,11 @@ export class Session {
     found.applied = options; // may be earlier options: their updates arrive until the newest are accepted
     found.view.symbol = symbol; // the service may normalise it, for example to capitals
     this.#subscriptions.set(keyOf(symbol, view), found);
+    for (const [number, each] of this.#numbered) if (each === found) this.#numbered.delete(number);
+    if (message.number) {
+      this.#numbered.set(Number(message.number), found);
+      found.reader = new PackedReader(message.exchanges, { symbol, ...(view == null ? {} : { view }) });
+    }
     if (id !== found.id) return; // for earlier options
     const answer = `answer ${key}`; // its book arrives within seconds
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
@@ -1125,6 +1386,21 @@ export class Onebook {
       exceeded: usedBytes > limitBytes, share: limitBytes ? usedBytes / limitBytes : 1,
       resetsAt: new Date(report.billing_period.reset_date),
     };
+  }
+
+  /** The key's taker fees in percent by exchange; "*": all others. */
+  async fees() {
+    return this.#feesOf(await this.#request("GET", "/fees", undefined, true));
+  }
+
+  /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
+  async changeFees(fees) {
+    return this.#feesOf(await this.#request("PUT", "/fees", { fees }, true));
+  }
+
+  #feesOf(answer) {
+    required("fee table", answer, FEES);
+    return answer.fees;
   }
 
   /** The health of the service. */
@@ -1202,6 +1478,8 @@ export class Onebook {
       } else if (message.type === "transaction") put(message.transaction, "new", message.exchange);
       else if (message.type === "transaction_status") {
         events.push({ change: "status", account: message.exchange, record: null, status: camelCasedThrough(message) });
+        // A reconnect would mix two accounts.
+        if (message.state === "ended") ended ??= new Refused("account_changed", message.reason);
       }
       wake();
     };

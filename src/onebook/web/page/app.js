@@ -68,7 +68,7 @@ let hiding = 0; // the timer
 function connect(key) {
   session?.stop();
   const client = new Onebook(location.origin, key);
-  usage.client = client;
+  usage.client = fees.client = client;
   const mine = (session = client.session({
     state: showState,
     view: shown,
@@ -343,7 +343,7 @@ function seen() {
 // The key is kept only in this tab. `onebook demo` passes one in `#key=`.
 
 function forgetKey() {
-  usage.client = null;
+  usage.client = fees.client = null;
   try { sessionStorage.removeItem(KEY_SLOT); } catch { /* storage is off */ }
 }
 
