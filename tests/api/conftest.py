@@ -24,13 +24,14 @@ from onebook.clock import Clock as SourceClock
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.bybit import History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
+from transactions.bybit_support import account_of
 
 NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
 PEPPER = Peppers(b"p" * 32)
@@ -128,7 +129,7 @@ def make_world(store: Store) -> World:
         clock.pass_ms(round(seconds * 1_000))
         await asyncio.sleep(0)
 
-    account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
+    account = account_of(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transactions = make_transactions(
         store,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.both import COMPILED, EACH, apply, book_of, needs_compiled
-from onebook.client.packed import LevelReader
+from onebook.client.packed import PackedBook
 from onebook.client.view import BookView
 from onebook.core import reference
 from onebook.updates import Update
@@ -59,7 +59,7 @@ def check(core: Any, seed: int) -> None:
     view = core.View(NAMES, **options)
     packer = core.Packer(view)
     books = [book_of(core, [], []) for _ in NAMES]
-    reader = LevelReader(NAMES)
+    reader = PackedBook(NAMES)
     by_json, by_delta = BookView("A/B"), BookView("A/B")
     whole, by_changes = BookView("A/B"), BookView("A/B")
     scales, at = None, 0

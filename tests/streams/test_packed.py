@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from client.test_js import MODULE, NODE, needs_node
-from onebook.client.packed import LevelReader, decode
+from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact
 from onebook.client.view import BookView
 from onebook.fees import TakerFees
@@ -59,7 +59,7 @@ class Both:
         self.in_json = rig.opened(key(*NAMES, mode="delta", **options))
         self.in_packed = rig.streams.open(key(*NAMES, mode="delta", encoding="protobuf", **options))
         rig.time.run(0.2)
-        self.reader = LevelReader(NAMES)
+        self.reader = PackedBook(NAMES)
         self.json, self.packed = BookView(SYMBOL), BookView(SYMBOL)
         self.read = 0
 
@@ -203,7 +203,7 @@ def test_an_answer_names_its_table_id_and_view():
     assert tuple(update.exchanges) == NAMES
     assert (update.symbol, update.id, update.view) == (SYMBOL, '"q1"', "mine")
     view = BookView(SYMBOL)
-    assert view.apply_packed(update, LevelReader(update.exchanges))
+    assert view.apply_packed(update, PackedBook(update.exchanges))
     assert view.bids[0].price == 100
 
 

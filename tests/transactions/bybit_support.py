@@ -5,6 +5,7 @@ import os
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar
@@ -46,21 +47,26 @@ class _Selector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
+        self._files = 0  # one is the loop's own, by which threads wake it
         self.now_s = 0.0
         self.threads = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        # A thread takes no virtual time: it writes a file, and the loop is told when it ends.
-        events = self._real.select(THREAD_LIMIT_S if self.threads and timeout != 0 else 0)
+        events: list[Any] = []
+        if self.threads or self._files > 1:
+            # A thread takes no virtual time: it writes a file, and the loop is told when it ends.
+            events = self._real.select(THREAD_LIMIT_S if self.threads and timeout != 0 else 0)
         if not events:
             assert timeout is not None, "nothing will ever happen: a deadlock"
             self.now_s += max(0.0, timeout)
         return events
 
     def register(self, *args: Any) -> Any:
+        self._files += 1
         return self._real.register(*args)
 
     def unregister(self, *args: Any) -> Any:
+        self._files -= 1
         return self._real.unregister(*args)
 
     def modify(self, *args: Any) -> Any:
@@ -154,6 +160,12 @@ class MemoryStore:
         return True
 
 
+@cache
+def account_of(history: History) -> Account:
+    """A generated account, shared by the tests of this process that only read it."""
+    return Account(history)
+
+
 def simulated(
     account: Account | None = None,
     *,
@@ -164,7 +176,7 @@ def simulated(
 ) -> SimulatedBybit:
     """A simulated exchange on the virtual clock."""
     if account is None:
-        account = Account(history or History(NOW_MS - 60 * DAY_MS, NOW_MS))
+        account = account_of(history or History(NOW_MS - 60 * DAY_MS, NOW_MS))
     return SimulatedBybit(account, [key], now_ms=now_ms, **options)
 
 

@@ -17,14 +17,14 @@ from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import History, SimulatedBybit
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.service import Transactions
-from transactions.bybit_support import KEY, MASTER_KEY
+from transactions.bybit_support import KEY, MASTER_KEY, account_of
 
 PATH = "/api/v1/transactions"
 
@@ -52,7 +52,7 @@ def make_node(
         clock.pass_ms(round(seconds * 1_000))
         await asyncio.sleep(0)
 
-    account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
+    account = account_of(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transport = SimulatedTransport(exchange, sleep=sleep)
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))

@@ -36,7 +36,9 @@ def test_a_healthy_account_is_proven(exchange: Breakable, name: str) -> None:
     assert len(proof["unproven"]) >= 5
 
 
-@pytest.mark.parametrize("days", [3, 17, 31, 48])
+@pytest.mark.parametrize(
+    "days", [3, 31, *(pytest.param(each, marks=pytest.mark.soak) for each in (17, 48))]
+)
 @pytest.mark.parametrize(("exchange", "name"), cases("parts"))
 def test_a_part_of_an_account_gives_no_alarm(exchange: Breakable, name: str, days: int) -> None:
     fields = {"start_time": NOW_MS - (days + 9) * DAY_MS, "end_time": NOW_MS - 9 * DAY_MS}

@@ -194,7 +194,7 @@ async def test_a_key_of_another_account_is_refused_and_a_new_key_of_the_same_is_
         await collector.collect(account)
 
         await use(vault, foreign)
-        with pytest.raises(ServiceUnavailable, match="another account"):
+        with pytest.raises(ServiceUnavailable, match="different account"):
             await answered(service, "okx")
         assert (await answered(service, "okx", source="collected"))[0] == collected
         assert await answered(service, "okx", source="exchange")

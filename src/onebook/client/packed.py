@@ -1,5 +1,7 @@
-"""Reads binary updates of a view (`onebook.proto`) into levels with exact numbers. No I/O."""
+"""The book of a view with binary updates (`onebook.proto`), with exact numbers. No I/O."""
 
+import zlib
+from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -7,6 +9,9 @@ from typing import Any, NamedTuple
 from onebook.client.failures import Unavailable
 from onebook.orderbook import EXACT, BookLevel, NetLevel
 
+CHECKSUM_LEVELS = 25
+NAMES_KEPT_MAX = 10_000  # combinations of exchanges of one view
+PERCENT_DECIMALS = 4  # of the spread
 SCALE_MAX = 40  # decimals; a service sends at most 18, and those of a fee
 
 
@@ -40,29 +45,117 @@ def broken(fault: str) -> Unavailable:
     return Unavailable("protocol_error", f"The service sent an invalid binary update: it {fault}.")
 
 
-def scales_of(update: Any) -> Scales:
-    """Return the scales of a whole book.
+class PackedRow(NamedTuple):
+    """One level: as integers, as clients see it, and as text for the checksum."""
 
-    Raises:
-        Unavailable: They are out of range.
-    """
-    scales = Scales(update.price_scale, update.amount_scale, update.gross_scale)
-    if max(scales) > SCALE_MAX:
-        raise broken(f"has numbers of {max(scales)} decimals")
-    return scales
+    amount: int
+    bits: int
+    level: BookLevel
+    text: str
 
 
-class LevelReader:
-    """Makes levels from the numbers of a side, for one subscription with its table of exchanges.
+class PackedSide:
+    """The levels of one side, best first, by integer prices."""
 
-    `scales` are those of its last whole book, `time_us` is the time of its last update.
-    """
+    def __init__(self, sign: int) -> None:
+        self._sign = sign  # prices rise with 1, fall with -1
+        self._keys: list[int] = []  # prices times the sign, sorted
+        self.rows: list[PackedRow] = []
 
-    def __init__(self, table: Sequence[str]) -> None:
-        self.scales = Scales(0, 0, 0)
-        self.time_us = 0
+    @property
+    def best(self) -> int | None:
+        """The best price as an integer."""
+        return self._sign * self._keys[0] if self._keys else None
+
+    def clear(self) -> None:
+        """Remove all levels."""
+        self._keys, self.rows = [], []
+
+    def take(self, key: int, row: PackedRow) -> None:
+        """Set a level; an amount of 0 removes it."""
+        keys = self._keys
+        at = bisect_left(keys, key)
+        known = at < len(keys) and keys[at] == key
+        if not row.amount:
+            if known:
+                del keys[at], self.rows[at]
+        elif known:
+            self.rows[at] = row
+        else:
+            keys.insert(at, key)
+            self.rows.insert(at, row)
+
+
+class PackedBook:
+    """The book of one subscription with binary updates, given its table of exchanges."""
+
+    def __init__(self, table: Sequence[str] = ()) -> None:
         self._table = tuple(table)
-        self._names: dict[int, tuple[str, ...]] = {0: ()}  # by bits; at most as many as seen
+        self._names: dict[int, tuple[str, ...]] = {0: ()}  # by bits
+        self._scales = Scales(0, 0, 0)
+        self._bids, self._asks = PackedSide(-1), PackedSide(1)
+        self.time_us = 0  # of the last update, since 1970
+
+    def apply(self, update: Any) -> bool:
+        """Apply an update; return whether the book has its checksum.
+
+        Raises:
+            Unavailable: The update is invalid.
+        """
+        if update.HasField("elapsed_us"):
+            self.time_us += update.elapsed_us
+        else:
+            self.time_us = update.time_us
+            self._scales = Scales(update.price_scale, update.amount_scale, update.gross_scale)
+            if max(self._scales) > SCALE_MAX:
+                raise broken(f"has numbers of {max(self._scales)} decimals")
+            self._bids.clear()
+            self._asks.clear()
+        self._read(self._bids, -1, update.bids, update.bid_parts, update.bid_gross)
+        self._read(self._asks, 1, update.asks, update.ask_parts, update.ask_gross)
+        return not update.HasField("checksum") or update.checksum == self.checksum()
+
+    @property
+    def bids(self) -> list[BookLevel]:
+        """The bids, best first."""
+        return [row.level for row in self._bids.rows]
+
+    @property
+    def asks(self) -> list[BookLevel]:
+        """The asks, best first."""
+        return [row.level for row in self._asks.rows]
+
+    def checksum(self) -> int:
+        """The checksum of `BookView.checksum`."""
+        best = self._bids.rows[:CHECKSUM_LEVELS] + self._asks.rows[:CHECKSUM_LEVELS]
+        return zlib.crc32(":".join([row.text for row in best]).encode())
+
+    def stats(self) -> dict[str, Any]:
+        """Compute `market_stats`, as the service does."""
+        price_scale, amount_scale, _ = self._scales
+        bid, ask = self._bids.best, self._asks.best
+        spread = percent = mid = None
+        if bid is not None and ask is not None:
+            spread = number_of(ask - bid, price_scale)
+            percent = number_of(_percent(ask - bid, bid + ask), PERCENT_DECIMALS)
+            mid = number_of((bid + ask) * 5, price_scale + 1)
+        rows = self._bids.rows, self._asks.rows
+        totals = [number_of(sum([row.amount for row in side]), amount_scale) for side in rows]
+        members = 0
+        for side in rows:
+            for row in side:
+                members |= row.bits
+        return {
+            "best_bid": rows[0][0].level.price if rows[0] else None,
+            "best_ask": rows[1][0].level.price if rows[1] else None,
+            "spread": spread,
+            "spread_percent": percent,
+            "mid_price": mid,
+            "total_bid_volume": totals[0] if rows[0] else None,
+            "total_ask_volume": totals[1] if rows[1] else None,
+            "participating_exchanges": members.bit_count(),
+            "crossed": bid is not None and ask is not None and bid >= ask,
+        }
 
     def names(self, positions: Sequence[int]) -> list[str]:
         """Return the exchanges at these positions of the table.
@@ -79,55 +172,46 @@ class LevelReader:
         """Return the ages by exchange, of those that have one."""
         return {name: age for name, age in zip(self._table, ages_ms, strict=False) if age >= 0}
 
-    def bids(self, update: Any) -> list[BookLevel]:
-        """Return the bids of an update.
-
-        Raises:
-            Unavailable: Its lists do not belong together.
-        """
-        return self._levels(update.bids, update.bid_parts, update.bid_gross, -1)
-
-    def asks(self, update: Any) -> list[BookLevel]:
-        """Return the asks of an update.
-
-        Raises:
-            Unavailable: Its lists do not belong together.
-        """
-        return self._levels(update.asks, update.ask_parts, update.ask_gross, 1)
-
-    def _levels(
-        self, rows: Sequence[int], parts: Sequence[int], gross: Sequence[int], sign: int
-    ) -> list[BookLevel]:
-        prices, amounts, _ = self.scales
-        found, price, at = list[BookLevel](), 0, 0
-        numbers = iter(rows)
-        for step in numbers:
-            amount = next(numbers, None)
-            bits = next(numbers, None) if amount else 0
+    def _read(
+        self,
+        side: PackedSide,
+        sign: int,
+        numbers: Sequence[int],
+        parts: Sequence[int],
+        gross: Sequence[int],
+    ) -> None:
+        """Read the levels of a side, of two or three numbers each."""
+        price_scale, amount_scale, _ = self._scales
+        rows, key, at = iter(numbers), 0, 0
+        first = True
+        for step in rows:
+            amount = next(rows, None)
+            bits = next(rows, None) if amount else 0
             if amount is None or bits is None:
                 raise broken("has a level that is cut off")
-            price = price + sign * step if found else step
+            key = sign * step if first else key + step
+            first = False
             names = self._names.get(bits)
             if names is None:
                 names = self._names_of(bits)
-            level = BookLevel(number_of(price, prices), number_of(amount, amounts), names)
+            price, total = number_of(sign * key, price_scale), number_of(amount, amount_scale)
+            level = BookLevel(price, total, names)
             if parts or gross:
                 level = self._with_parts(level, parts[at : at + len(names)], gross[at:])
                 at += len(names)
-            found.append(level)
+            side.take(key, PackedRow(amount, bits, level, f"{price:f}:{total:f}"))
         if any(len(each) not in (0, at) for each in (parts, gross)):
             raise broken("has more or fewer amounts than exchanges")
-        return found
 
     def _with_parts(
         self, level: BookLevel, parts: Sequence[int], gross: Sequence[int]
     ) -> BookLevel:
-        amounts = tuple(number_of(part, self.scales.amount) for part in parts)
+        amounts = tuple(number_of(part, self._scales.amount) for part in parts)
         if not gross:
             return level._replace(amounts=amounts)
         net = NetLevel(level.price, level.amount, level.exchanges, amounts)
         own = gross[: len(level.exchanges)]
-        net.gross = tuple(number_of(each, self.scales.gross) for each in own)
+        net.gross = tuple(number_of(each, self._scales.gross) for each in own)
         return net
 
     def _names_of(self, bits: int) -> tuple[str, ...]:
@@ -137,14 +221,21 @@ class LevelReader:
         return tuple(names)
 
 
-NAMES_KEPT_MAX = 10_000  # combinations of exchanges of one view
-
-
 def number_of(mantissa: int, scale: int) -> Decimal:
     """Return an integer at a scale as a decimal without trailing zeros."""
     while scale and not mantissa % 10:
         if not mantissa:
-            return Decimal(0)
+            return _ZERO
         mantissa //= 10
         scale -= 1
     return Decimal(mantissa).scaleb(-scale, EXACT) if scale else Decimal(mantissa)
+
+
+def _percent(spread: int, twice_mid: int) -> int:
+    """Return the spread in percent of the mid, rounded half up away from zero."""
+    scaled = abs(spread) * 2 * 100 * 10**PERCENT_DECIMALS
+    rounded: int = (2 * scaled + twice_mid) // (2 * twice_mid)
+    return -rounded if spread < 0 else rounded
+
+
+_ZERO = Decimal(0)

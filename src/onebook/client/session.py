@@ -20,7 +20,7 @@ from onebook.client.failures import (
     Unavailable,
 )
 from onebook.client.options import named_exchanges
-from onebook.client.packed import LevelReader, decode
+from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact, require, shapes_of
 from onebook.client.view import SHORT_UPDATES, BookView
 from onebook.orderbook import BookProblem
@@ -96,7 +96,7 @@ class HeldView:
         )
         self.shapes = shapes_of(fields)
         self.sent: deque[Mapping[str, Any]] = deque()  # unanswered fields
-        self.reader = LevelReader(())
+        self.book = PackedBook()
         self.in_json = False  # the service does not know binary updates
         self.accepted = False
         self.refused = False
@@ -265,7 +265,7 @@ class ViewSession:
         if update.HasField("elapsed_us") and not held.view.live:
             return None  # a full update was already requested
         self._answer_by.pop(held.key, None)
-        valid = held.view.apply_packed(update, held.reader)
+        valid = held.view.apply_packed(update, held.book)
         return await self._valid(held, valid=valid)
 
     def _forget_number(self, held: HeldView) -> None:
@@ -365,7 +365,7 @@ class ViewSession:
         self._forget_number(held)
         if "number" in message:
             self._numbered[message["number"]] = held
-            held.reader = LevelReader(message["exchanges"])
+            held.book = PackedBook(message["exchanges"])
         self._spelled[key_of(view.symbol, view.view)] = held.key
         if held.key in self._answer_by:  # its book arrives within seconds
             self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S

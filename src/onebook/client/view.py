@@ -11,7 +11,7 @@ from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from onebook.client.packed import LevelReader, number_of, scales_of
+from onebook.client.packed import CHECKSUM_LEVELS, PackedBook
 from onebook.client.shapes import exact
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
@@ -38,8 +38,6 @@ from onebook.orderbook import (
 )
 from onebook.routes import Route, RoutePart
 
-CHECKSUM_LEVELS = 25
-PERCENT_DECIMALS = 4  # of the spread
 LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
 NEEDS_COVERAGE = "This view lacks the known range of each exchange's book: request coverage=True."
@@ -260,8 +258,8 @@ class BookView(OrderBookState):
         self._take(message, changed=False)
         return True
 
-    def apply_packed(self, update: Any, reader: LevelReader) -> bool:
-        """Apply a binary update, given the exchanges of the subscription.
+    def apply_packed(self, update: Any, book: PackedBook) -> bool:
+        """Apply a binary update to the book of its subscription, and show that.
 
         Returns:
             Whether the view is valid; if False, send `resync`.
@@ -270,28 +268,20 @@ class BookView(OrderBookState):
             Unavailable: The update is invalid.
         """
         changed = update.HasField("elapsed_us")
-        if changed:
-            if update.update_number != self.update_number + 1:
-                return False
-            reader.time_us += update.elapsed_us
-        else:
-            reader.scales = scales_of(update)
-            reader.time_us = update.time_us
-        bids, asks = reader.bids(update), reader.asks(update)
-        if changed:
-            bids = sorted(_joined(self.bids, bids), key=_price, reverse=True)
-            asks = sorted(_joined(self.asks, asks), key=_price)
-        self.bids, self.asks = ViewSide.pair(bids, asks)
+        if changed and update.update_number != self.update_number + 1:
+            return False
+        valid = book.apply(update)
+        self.bids, self.asks = ViewSide.pair(book.bids, book.asks)
         self.live = True
         self.problem = None
-        self.market_stats = stats_of(self.bids, self.asks)
-        self.stale_exchanges = reader.names(update.stale)
+        self.market_stats = book.stats()
+        self.stale_exchanges = book.names(update.stale)
         more = exact(update.more) if update.more else {}
-        self._take_extras({"ages": reader.ages(update.ages_ms), **more})
-        self.timestamp = iso_us(reader.time_us)
+        self._take_extras({"ages": book.ages(update.ages_ms), **more})
+        self.timestamp = iso_us(book.time_us)
         self.update_number = update.update_number
         self.skipped = update.skipped
-        return not update.HasField("checksum") or update.checksum == self.checksum()
+        return valid
 
     def lose(self, problem: BookProblem) -> None:
         """Invalidate the view until the next full update."""
@@ -374,46 +364,6 @@ _REJECTIONS = {
 
 def _price(level: BookLevel) -> Decimal:
     return level.price
-
-
-def stats_of(bids: Sequence[BookLevel], asks: Sequence[BookLevel]) -> dict[str, Any]:
-    """Compute `market_stats` of a view, as the service does."""
-    bid = bids[0].price if bids else None
-    ask = asks[0].price if asks else None
-    spread = percent = mid = None
-    if bid is not None and ask is not None:
-        scale = max(decimals_of(bid), decimals_of(ask))
-        low, high = (int(each.scaleb(scale, EXACT)) for each in (bid, ask))
-        spread = number_of(high - low, scale)
-        percent = number_of(_percent(high - low, low + high), PERCENT_DECIMALS)
-        mid = number_of((low + high) * 5, scale + 1)
-    return {
-        "best_bid": bid,
-        "best_ask": ask,
-        "spread": spread,
-        "spread_percent": percent,
-        "mid_price": mid,
-        "total_bid_volume": _total(bids),
-        "total_ask_volume": _total(asks),
-        "participating_exchanges": len(
-            {name for each in (*bids, *asks) for name in each.exchanges}
-        ),
-        "crossed": bid is not None and ask is not None and bid >= ask,
-    }
-
-
-def _total(levels: Sequence[BookLevel]) -> Decimal | None:
-    if not levels:
-        return None
-    scale = max(decimals_of(each.amount) for each in levels)
-    return number_of(sum(int(each.amount.scaleb(scale, EXACT)) for each in levels), scale)
-
-
-def _percent(spread: int, twice_mid: int) -> int:
-    """Return the spread in percent of the mid, rounded half up away from zero."""
-    scaled = abs(spread) * 2 * 100 * 10**PERCENT_DECIMALS
-    rounded: int = (2 * scaled + twice_mid) // (2 * twice_mid)
-    return -rounded if spread < 0 else rounded
 
 
 # Counts are not market quantities.

@@ -58,6 +58,9 @@ class Kraken(Dialect):
         ListedSymbol("BTC/USD", "BTC/USD", 1, 8),
         ListedSymbol("ETH/USD", "ETH/USD", 2, 8),
         ListedSymbol("ETH/BTC", "ETH/BTC", 5, 8),
+        ListedSymbol("BTC/USDC", "BTC/USDC", 1, 8),
+        ListedSymbol("USDC/USDT", "USDC/USDT", 4, 8),
+        ListedSymbol("USDT/USD", "USDT/USD", 5, 8),
     )
     rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),

@@ -50,6 +50,8 @@ class Okx(Dialect):
         ListedSymbol("BTC/USD", "BTC-USD", 1, 8),
         ListedSymbol("ETH/USD", "ETH-USD", 2, 6),
         ListedSymbol("ETH/BTC", "ETH-BTC", 5, 6),
+        ListedSymbol("BTC/USDC", "BTC-USDC", 1, 8),
+        ListedSymbol("USDC/USDT", "USDC-USDT", 4, 6),
     )
     rules = ExchangeRules(
         clock=(

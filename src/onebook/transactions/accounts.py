@@ -6,6 +6,7 @@ transfer between two accounts of a user is one event in each, under the same id 
 """
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from onebook.transactions.adapter import (
     Source,
     Window,
 )
+from onebook.transactions.mapping import PATTERNS_MAX
 from onebook.transactions.record import Holder, Record
 
 ALL: Final = "all"  # every account with credentials
@@ -82,16 +84,19 @@ class NamingReader:
 
 def named(record: Record, account: AccountName) -> Record:
     """Return a record that names its account; a label becomes a part of its ids."""
-    holder = record.account or Holder(None, None)
-    record = replace(record, account=Holder(holder.wallet, holder.uid, str(account)))
+    holder = _holder(record.account, account)
     if not account.label:
-        return record
+        return replace(record, account=holder)
+    name, environment = str(account), record.environment
     return replace(
         record,
-        transactionId=_id(record.transactionId, record, account),
-        related=tuple(_id(each, record, account) for each in record.related),
+        account=holder,
+        transactionId=record_id(name, environment, "account", record.transactionId),
+        related=tuple([record_id(name, environment, "account", each) for each in record.related]),
     )
 
 
-def _id(plain: str, record: Record, account: AccountName) -> str:
-    return record_id(str(account), record.environment, "account", plain)
+@lru_cache(maxsize=PATTERNS_MAX)
+def _holder(plain: Holder | None, account: AccountName) -> Holder:
+    wallet, uid = (plain.wallet, plain.uid) if plain else (None, None)
+    return Holder(wallet, uid, str(account))

@@ -317,7 +317,7 @@ def test_a_mode_that_cannot_be_read_fails_what_depends_on_it() -> None:
     assert [r for r in answer["transactions"] if r["type"] == "futures_linear"]
 
 
-@pytest.mark.parametrize("limit", [150, 1_000])
+@pytest.mark.parametrize("limit", [150, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_pages_along_the_cursor_are_the_whole_and_keep_their_marks(limit: int) -> None:
     types = ("trades", "futures", "ledger")
     whole, _ = asked(UPGRADED, *types)

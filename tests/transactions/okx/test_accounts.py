@@ -151,3 +151,19 @@ def test_a_demo_account_has_its_trading_account_alone() -> None:
     assert lines
     assert {each["account"]["wallet"] for each in lines} == {"TRADING"}
     assert not any(each["type"] == "deposits" for each in answer["transactions"])
+
+
+def test_what_is_no_record_is_named_as_unproven() -> None:
+    """Failed orders of banks move nothing; earnings of savings are in no ledger until redeemed."""
+    account = OkxAccount(HISTORY)
+    failed = [row for row in account.lists["fiat"] if row.state == "failed"]
+    assert failed
+    records, summary = run(all_of(OkxWorld(account), *EVERYTHING, verify=True))
+    orders = {each["ids"].get("transfer_id", "") or "" for each in records}
+    assert not {f"{row.seq:04}" for row in failed} & {order[-4:] for order in orders}
+    named = {each["what"] for each in summary["verification"]["unproven"]}
+    assert "orders of banks that are pending, failed or cancelled" in named
+    assert "earnings of Simple Earn before they are redeemed" in named
+    _, summary = run(all_of(OkxWorld(account), "trades", verify=True))
+    named = {each["what"] for each in summary["verification"]["unproven"]}
+    assert not any("banks" in each or "Earn" in each for each in named)

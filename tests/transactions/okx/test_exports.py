@@ -68,7 +68,9 @@ async def requested(here: ExportService) -> Summary:
     return summary
 
 
-@pytest.mark.parametrize("zone_hours", [0, 8, -8])
+@pytest.mark.parametrize(
+    "zone_hours", [8, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, -8))]
+)
 async def test_years_are_exported_to_the_last_digit(
     store: Store, tmp_path: Path, zone_hours: int
 ) -> None:

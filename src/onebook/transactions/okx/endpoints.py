@@ -200,6 +200,20 @@ BOOKKEEPING: Final = Bookkeeping(
             ),
         ),
         (
+            EventType.DEPOSITS,
+            Unproven(
+                "orders of banks that are pending, failed or cancelled",
+                "They moved nothing; answers contain a deposit from a bank once it has a bill.",
+            ),
+        ),
+        (
+            EARN,
+            Unproven(
+                "earnings of Simple Earn before they are redeemed",
+                "OKX lists them for a month, without ids or balances; they are not records.",
+            ),
+        ),
+        (
             EventType.HOLDINGS,
             Unproven("balances in Earn", "Ledgers contain only deposits and redemptions."),
         ),
