@@ -2,7 +2,7 @@ import asyncio, contextlib, os
 from typing import Any
 from onebook.client import AsyncOnebook
 
-FRUGAL: dict[str, Any] = {"depth": 10, "interval_ms": 1_000, "mode": "delta", "levels": "array"}
+FRUGAL: dict[str, Any] = {"depth": 10, "interval_ms": 1_000, "mode": "delta"}
 
 async def main():
     async with AsyncOnebook(os.environ["ONEBOOK_URL"], os.environ["ONEBOOK_KEY"]) as client:
