@@ -1,5 +1,6 @@
 """Windows, pagination cursors and pages of a source, and the bounds of a walk; pure."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ PAGES_LONG: Final = 24  # longer windows are halved, because windows are read co
 PAGES_SHORT: Final = 3
 PAGE_ROWS_MIN: Final = 10
 PAGE_ROWS_SPARE: Final = 5  # unneeded rows per page: those in the second in which the window ends
+CURSORS_KEPT_MAX: Final = 1_000  # the last ones of a walk
 SMALL_PAGE_LAG_MS: Final = 1_000  # above this, a page does not bound the times still to come
 
 
@@ -59,17 +61,21 @@ class Cutter:
 class CursorChain:
     """Follows pagination cursors.
 
-    A repeated cursor is an error: the remaining rows are unreachable.
+    A repeated cursor is an error: the remaining rows are unreachable. Of a long walk the last
+    cursors are kept, and one older one, which is replaced whenever the number of pages has doubled:
+    it finds a longer cycle in its second round, in constant memory (R. P. Brent, 1980).
 
     Args:
         begin: The cursor of the first page; "" without one.
     """
 
-    __slots__ = ("_seen", "cursor")
+    __slots__ = ("_milestone", "_pages", "_recent", "cursor")
 
     def __init__(self, begin: str = "") -> None:
         self.cursor = begin
-        self._seen = {begin}
+        self._recent = OrderedDict.fromkeys([begin])
+        self._milestone = begin
+        self._pages = 1
 
     def follow(self, cursor: str) -> bool:
         """Advance to the cursor of the next page; False if there is none.
@@ -79,13 +85,18 @@ class CursorChain:
         """
         if not cursor:
             return False
-        if cursor in self._seen:
+        if cursor in self._recent or cursor == self._milestone:
             raise SourceFailed(
                 FailureReason.UNREADABLE,
                 "The exchange repeated a cursor, so later pages cannot be read.",
                 retryable=True,
             )
-        self._seen.add(cursor)
+        self._pages += 1
+        if self._pages & (self._pages - 1) == 0:
+            self._milestone = cursor
+        self._recent[cursor] = None
+        if len(self._recent) > CURSORS_KEPT_MAX:
+            self._recent.popitem(last=False)
         self.cursor = cursor
         return True
 
