@@ -26,7 +26,9 @@ from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AddressBans
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit.endpoints import IP_BAN_S, IP_LIMIT
 from onebook.transactions.adapter import PendingExport
 from onebook.transactions.export import FORMS
 from onebook.transactions.reconciliation import (
@@ -58,7 +60,9 @@ def exchange() -> Iterator[tuple[str, SimulatedBybit]]:
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
 ) -> Run:
-    url, _ = exchange
+    url, simulated = exchange
+    # Each test is a machine with files of its own, which counts its requests from zero.
+    simulated.bans = AddressBans(*IP_LIMIT, ban_s=IP_BAN_S)
     monkeypatch.chdir(tmp_path)
     settings = {
         "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
