@@ -19,6 +19,8 @@ PROCESSES ?= $(shell echo $$(( $$(nproc) * 3 )))
 AUTOBAHN := autobahntestsuite==25.10.1
 # What checks the accessibility of the pages in Chromium.
 AXE := axe-core@4.14.1
+# Another implementation of protobuf, which judges binary updates.
+PROTOBUFJS := protobufjs@8.8.1
 
 .DEFAULT_GOAL := help
 .PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
@@ -42,7 +44,7 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install --quiet --group dev --group judges
 	-@$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest $(VENV)/autobahn $(AUTOBAHN)
-	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe $(AXE)
+	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe $(AXE) $(PROTOBUFJS)
 	@touch $@
 
 demo: $(BIN)/.installed ## run the service with simulated exchanges on 127.0.0.1:8000

@@ -51,7 +51,7 @@ async def test_a_report_says_what_was_found_and_nothing_of_this_host(tmp_path: P
         places = [urlsplit(url).netloc for urls in sims.urls.values() for url in urls]
     assert got.exit_code == 1, got.output
     assert re.search(r"^binance +well +2 of 2 +by number +100 / \d+ +", got.output, re.MULTILINE)
-    assert re.search(r"^kraken +2 faults +1 of 2 ", got.output, re.MULTILINE)
+    assert re.search(r"^kraken +2 faults +3 of 4 ", got.output, re.MULTILINE)
     assert "refused: The exchange refused a subscription." in got.output
     text = output.read_text()
     report = json.loads(text)

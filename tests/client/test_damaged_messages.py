@@ -185,7 +185,7 @@ async def test_the_views_of_the_python_client_are_right_whatever_comes(service, 
                     async for view in updates:
                         views.append((view.update_number, shown(view)) if view.live else None)
                         assert Ladder(None).lines(view, 5)  # as `onebook watch` does
-                        market_lines(view, None, None)
+                        market_lines(view, with_fees=True, width=None)
                         if view.live and view.update_number == last:
                             return views, ""
             except ServiceError as error:

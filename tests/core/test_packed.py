@@ -137,3 +137,11 @@ def test_numbers_beyond_64_bits_are_not_packed(core: Any) -> None:
     levels = packer.pack(False)
     if levels is not None:  # the compiled core keeps the form for a while
         assert update_of(levels).bids
+
+
+if __name__ == "__main__":
+    import sys
+
+    for seed_ in range(int(sys.argv[1])):
+        check(COMPILED, seed_)
+    print(f"{sys.argv[1]} seeds: equal")

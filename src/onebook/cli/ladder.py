@@ -290,9 +290,10 @@ def read_fees(path: Path) -> dict[str, str]:
         raise ValueError(f"{path} is not TOML: {error}.") from None
     fees = {}
     for name, fee in table.items():
-        plain = type(fee) is int or (isinstance(fee, Decimal) and abs(fee.adjusted()) < DIGITS_MAX)
+        plain = isinstance(fee, Decimal) and abs(fee.adjusted()) < DIGITS_MAX
         try:
-            fees[OTHERS if name == "others" else name] = fee_text(f"{fee:f}" if plain else "")
+            text = f"{fee:f}" if plain else str(fee) if type(fee) is int else ""
+            fees[OTHERS if name == "others" else name] = fee_text(text)
         except ValueError:
             raise ValueError(
                 f"{path}: {name} must be a fee in percent, at most {FEE_MAX}."

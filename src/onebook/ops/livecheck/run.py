@@ -33,7 +33,7 @@ from onebook.ops.livecheck.report import (
 from onebook.rest import Rest
 
 AT_ONCE_MAX: Final = 8
-SYMBOLS: Final = 2  # followed per exchange by default
+SYMBOLS: Final = 2  # followed per exchange by default, besides `TWIN_QUOTES`
 LOOK_S: Final = 0.25
 LIST_S: Final = 30.0  # timeout of one page of a list, including waits and retries
 COMPARE_AT: Final = (0.3, 0.8)  # shares of the duration after which bodies are requested
@@ -56,7 +56,7 @@ class LiveCheck:
         exchanges: The exchanges to check, with the operator's settings.
         settings: Limits and timeouts.
         seconds: How long each exchange is followed.
-        symbols: The symbols to follow; default: two that the exchange trades.
+        symbols: The symbols to follow; default: `defaults` of the instrument list.
         recorders: Record the frames, by exchange.
     """
 
@@ -137,7 +137,7 @@ class ExchangeCheck:
         exchange: The exchange's facts, with the operator's addresses.
         settings: Limits and timeouts.
         seconds: How long the exchange is followed.
-        symbols: The symbols to follow; default: two that the exchange trades.
+        symbols: The symbols to follow; default: `defaults` of the instrument list.
         recorder: Records the frames.
         stop: Ends the check early.
     """
