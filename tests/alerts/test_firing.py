@@ -152,6 +152,7 @@ async def test_no_alert_fires_on_a_healthy_node(tmp_path):
 
 
 @fires("OnebookAcceptFailing")
+@pytest.mark.soak
 async def test_a_process_without_open_files_cannot_accept(tmp_path):
     settings = ("--db", f"sqlite:///{tmp_path}/onebook.db")
     variables = {
@@ -199,6 +200,7 @@ async def test_a_full_node(tmp_path):
 
 
 @fires("OnebookAddressSocketsRefused")
+@pytest.mark.soak
 async def test_an_address_with_too_many_sockets(tmp_path):
     limits = {"sockets_per_address_max": 4}
     async with watched(tmp_path, gateway=limits) as (node, alerts):
@@ -214,6 +216,7 @@ async def test_an_address_with_too_many_sockets(tmp_path):
 
 
 @fires("OnebookHttpRequestsUnfinished")
+@pytest.mark.soak
 async def test_requests_that_are_never_finished(tmp_path):
     async with (
         watched(tmp_path, timeouts=HttpTimeouts(header_s=0.05)) as (node, alerts),
@@ -234,6 +237,7 @@ async def test_an_event_loop_that_is_held_up(tmp_path):
 
 
 @fires("OnebookPublishingSaturated")
+@pytest.mark.soak
 async def test_more_views_than_are_published_in_a_turn(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "PUBLISHES_PER_TICK_MAX", 1)
     async with (
@@ -251,6 +255,7 @@ async def test_more_views_than_are_published_in_a_turn(tmp_path, monkeypatch):
 
 
 @fires("OnebookNotCompiled", "OnebookVersionsDiffer")
+@pytest.mark.soak
 async def test_a_node_without_its_compiled_parts_and_of_another_version(tmp_path, monkeypatch):
     async with watched(tmp_path) as (_, alerts):
         pass
@@ -331,6 +336,7 @@ async def _from_now(node):
 
 
 @fires("OnebookCertificateEnds", "OnebookBackupOld")
+@pytest.mark.soak
 async def test_a_certificate_that_ends_and_a_backup_that_is_old(tmp_path):
     names = {"OnebookCertificateEnds", "OnebookBackupOld"}
     async with watched(tmp_path) as (node, alerts):
@@ -351,6 +357,7 @@ async def test_a_certificate_that_ends_and_a_backup_that_is_old(tmp_path):
 
 
 @fires("OnebookDiskNearlyFull")
+@pytest.mark.soak
 async def test_a_disk_that_is_nearly_full(tmp_path):
     with small_disk(tmp_path / "disk", size_bytes=8 << 20) as disk:
         async with watched(tmp_path) as (node, alerts):
@@ -362,6 +369,7 @@ async def test_a_disk_that_is_nearly_full(tmp_path):
 
 
 @fires("OnebookFlood")
+@pytest.mark.soak
 async def test_floods(tmp_path):
     limits = GatewayLimits(close_timeout_s=0.05)
     async with watched(tmp_path, gateway_limits=limits) as (node, alerts):
@@ -374,6 +382,7 @@ async def test_floods(tmp_path):
 
 
 @fires("OnebookAuthenticationFailures")
+@pytest.mark.soak
 async def test_wrong_keys(tmp_path):
     async with watched(tmp_path) as (node, alerts):
         async with httpx.AsyncClient(base_url=node.url) as http:
@@ -383,6 +392,7 @@ async def test_wrong_keys(tmp_path):
 
 
 @fires("OnebookDeadConnectionsReplaced")
+@pytest.mark.soak
 async def test_dead_connections_that_are_replaced(tmp_path):
     limits = GatewayLimits(liveness_wait_s=0.05)
     async with watched(tmp_path, gateway_limits=limits) as (node, alerts):
@@ -450,6 +460,7 @@ async def transactions_of(folder, **limits):
 
 
 @fires("OnebookTransactionsKeySaturated")
+@pytest.mark.soak
 async def test_a_key_that_asks_for_too_much_at_once(tmp_path):
     async with transactions_of(tmp_path, runs_per_key_max=1) as (_, ask, alerts):
         assert 429 in await ask(16)
@@ -457,6 +468,7 @@ async def test_a_key_that_asks_for_too_much_at_once(tmp_path):
 
 
 @fires("OnebookTransactionsFull")
+@pytest.mark.soak
 async def test_a_node_that_is_asked_for_too_much_at_once(tmp_path):
     async with transactions_of(tmp_path, runs_max=1) as (_, ask, alerts):
         assert 503 in await ask(10)
@@ -464,6 +476,7 @@ async def test_a_node_that_is_asked_for_too_much_at_once(tmp_path):
 
 
 @fires("OnebookTransactionsRateLimited")
+@pytest.mark.soak
 async def test_an_exchange_that_blocks_the_transaction_interface(tmp_path):
     async with transactions_of(tmp_path) as (exchange, ask, alerts):
         exchange.bans.ban("127.0.0.1", time.time_ns() // 1_000_000)
@@ -472,6 +485,7 @@ async def test_an_exchange_that_blocks_the_transaction_interface(tmp_path):
 
 
 @fires("OnebookTransactionsUnreadable")
+@pytest.mark.soak
 async def test_a_row_of_a_transaction_that_does_not_fit_the_mapping(tmp_path):
     async with transactions_of(tmp_path) as (exchange, ask, alerts):
         exchange.account.withdrawals.entries[-1].facts.created_ms = "not a time"
@@ -502,6 +516,7 @@ async def keep_damaged(node):
 
 
 @fires("OnebookTransactionsCollectionUnreadable")
+@pytest.mark.soak
 async def test_collected_records_that_are_damaged(tmp_path):
     async with transactions_of(tmp_path) as (_, ask, alerts):
         await keep_damaged(alerts.node)
@@ -533,6 +548,7 @@ async def test_an_export_that_the_exchange_cannot_make(tmp_path):
 
 
 @fires("OnebookTransactionsExportWaiting")
+@pytest.mark.soak
 async def test_an_export_that_the_exchange_does_not_finish(tmp_path):
     async with exports_of(tmp_path, files={"making_s": 864_000}) as (exchange, here, alerts):
         for _ in range(2):
@@ -543,6 +559,7 @@ async def test_an_export_that_the_exchange_does_not_finish(tmp_path):
 
 
 @fires("OnebookTransactionsExportsFull")
+@pytest.mark.soak
 async def test_exports_that_the_directory_has_no_room_for(tmp_path):
     async with exports_of(tmp_path) as (exchange, here, alerts):
         await here.ask("trades")
@@ -574,6 +591,7 @@ async def account_followed(folder, clock=SYSTEM_CLOCK):
 
 
 @fires("OnebookTransactionsStreamMissing")
+@pytest.mark.soak
 async def test_a_private_stream_that_is_refused(tmp_path):
     async with account_followed(tmp_path) as (exchange, alerts):
         exchange.streams.refusing = True
@@ -582,6 +600,7 @@ async def test_a_private_stream_that_is_refused(tmp_path):
 
 
 @fires("OnebookTransactionsLiveBehind")
+@pytest.mark.soak
 async def test_an_account_that_cannot_be_followed_for_long(tmp_path):
     ahead_ms = 0
     clock = made_of(wall_ms=lambda: time.time_ns() // 1_000_000 + ahead_ms)
@@ -624,6 +643,7 @@ async def test_an_exchange_that_vanishes(tmp_path):
 
 
 @fires("OnebookExchangeListUnreadable")
+@pytest.mark.soak
 async def test_an_exchange_whose_list_cannot_be_read(tmp_path):
     async with SimulatedExchanges(["okx"], rate_hz=0) as exchanges:
         await exchanges["okx"].stop()
@@ -651,6 +671,7 @@ async def test_an_exchange_that_falls_silent(tmp_path):
 @pytest.mark.parametrize(
     ("named", "alert"), [(True, "OnebookBooksOffline"), (False, "OnebookExchangeErrors")]
 )
+@pytest.mark.soak
 async def test_an_exchange_that_refuses_a_subscription(tmp_path, named, alert):
     async with followed(tmp_path, "okx") as (exchange, _, alerts, client):
         exchange.refuse("ETH/USDT", named=named)
@@ -659,6 +680,7 @@ async def test_an_exchange_that_refuses_a_subscription(tmp_path, named, alert):
 
 
 @fires("OnebookIdentityConflict")
+@pytest.mark.soak
 async def test_an_exchange_that_lists_another_coin_under_the_same_letters(tmp_path):
     names = ["bybit", "kraken", "okx", "poloniex"]
     async with SimulatedExchanges(names, rate_hz=0) as exchanges:
@@ -672,6 +694,7 @@ async def test_an_exchange_that_lists_another_coin_under_the_same_letters(tmp_pa
 
 
 @fires("OnebookExchangeFlood", "OnebookExchangeUnknownMessages")
+@pytest.mark.soak
 async def test_an_exchange_that_floods(tmp_path):
     limits = FeedLimits(noise_burst=50, noise_per_s=1)
     async with followed(tmp_path, "okx", limits=limits) as (exchange, _, alerts, _):
@@ -681,6 +704,7 @@ async def test_an_exchange_that_floods(tmp_path):
 
 
 @fires("OnebookExchangeRateLimited")
+@pytest.mark.soak
 async def test_an_exchange_that_asks_for_fewer_requests(tmp_path):
     async with followed(tmp_path, "okx") as (exchange, _, alerts, client):
         exchange.limit(1)
@@ -697,6 +721,7 @@ async def test_an_exchange_that_asks_for_fewer_requests(tmp_path):
     "OnebookNodeMessagesDropped",
     "OnebookNatsUnreachable",
 )
+@pytest.mark.soak
 async def test_a_gateway_without_feeds_nodes_and_then_without_nats(tmp_path):
     async with AsyncExitStack() as stack:
         with nats_server() as port:
@@ -729,6 +754,7 @@ async def _repeat(action):
 
 
 @fires("OnebookWorkerRestarted")
+@pytest.mark.soak
 async def test_a_worker_that_was_started_again(tmp_path):
     settings = ("--db", f"sqlite:///{tmp_path}/onebook.db", "-e", "okx", "--port", "0")
     variables = {

@@ -389,7 +389,7 @@ def test_a_step_that_is_no_number_above_zero_is_refused(core: Any, group: str) -
 
 @pytest.mark.parametrize("within", ["", "0", "-1", "x", "10000.1", "0.0000001", "1e9"])
 def test_a_distance_from_the_mid_outside_its_limits_is_refused(core: Any, within: str) -> None:
-    with pytest.raises(ValueError, match="at most 10,000 basis points and 6 decimals"):
+    with pytest.raises(ValueError, match="at most 10,000 basis points, with at most 6"):
         core.View(["a"], depth=1, within=within)
 
 
