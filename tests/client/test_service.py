@@ -38,7 +38,7 @@ async def test_books_are_watched_and_asked_for_once(rig, client):
                 break
     assert 0 < len(view.bids) <= 5
     assert {name for each in view.bids for name in each.exchanges} <= set(NAMES)
-    book = await client.snapshot("BTC/USDT", exchanges=["okx"], depth=3)
+    book = await client.snapshot("BTC/USDT", exchanges=["okx"], depth=3, encoding="protobuf")
     assert book.live
     assert [each.exchanges for each in book.bids] == [("okx",)] * 3
     assert isinstance(book.bids[0].price, Decimal)

@@ -23,7 +23,7 @@ for await (const view of client.watch("BTC/USDT", { depth: 5, mode: "delta", int
   seen.view = view;
   break;
 }
-seen.book = await client.orderBook("BTC/USDT", { exchanges: ["okx"], depth: 3 });
+seen.book = await client.orderBook("BTC/USDT", { exchanges: ["okx"], depth: 3, encoding: "protobuf" });
 const fill = { amounts: ["0.5"] };
 seen.fill = (await client.orderBook("BTC/USDT", { fill })).fill;
 seen.exchanges = (await client.exchanges()).supportedExchanges;

@@ -152,8 +152,9 @@ class AsyncOnebook:
         """Request the merged book of one symbol once; arguments as for `order_book`."""
         (symbol,) = symbols_of(symbol)
         asked = {"type": "get_aggregated_orderbook", "symbol": symbol}
-        fields = fields_of(exchanges, _complete(options))
-        reply = await self._ask({**asked, **fields}, "aggregated_orderbook_data")
+        fields = {**asked, **fields_of(exchanges, _complete(options))}
+        fields.pop("encoding", None)  # one answer: JSON, whatever its updates would be
+        reply = await self._ask(fields, "aggregated_orderbook_data")
         view = BookView(reply["symbol"])
         view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
         view.members = (*view.ages, *view.stale_exchanges)

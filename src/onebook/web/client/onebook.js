@@ -637,6 +637,11 @@ function conversionOf(raw) {
   return camelCased({ ...raw, age_ms: raw.age_ms === null ? null : Number(raw.age_ms) });
 }
 
+/** A request for one book, which is answered as JSON, whatever updates would be. */
+function bookQuestion(symbol, { encoding, ...options }) {
+  return { type: "get_aggregated_orderbook", symbol, ...asSent(options) };
+}
+
 /** The view of one book requested once. */
 function viewOf(reply, options) {
   required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
@@ -1059,8 +1064,8 @@ export class Session {
 
   /** Return the merged book of a symbol once; missing options are those of its subscription. */
   async orderBook(symbol, options = {}) {
-    const encoding = this.#numbered.size ? { encoding: "json" } : {}; // not that of the subscription
-    const question = { type: "get_aggregated_orderbook", symbol, ...asSent(options), ...encoding };
+    const question = bookQuestion(symbol, options);
+    if (this.#numbered.size) question.encoding = "json"; // not that of the subscription
     return viewOf(await this.ask(question), options);
   }
 
@@ -1361,7 +1366,7 @@ export class Onebook {
 
   /** The merged book of one symbol, once. */
   async orderBook(symbol, options = {}) {
-    const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...asSent(options) });
+    const reply = await this.#ask(bookQuestion(symbol, options));
     return viewOf(reply, options);
   }
 
