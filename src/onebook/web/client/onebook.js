@@ -564,7 +564,7 @@ export class View {
   lose(problem) {
     Object.assign(this, {
       live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
-      ages: {}, coverage: {}, fill: {}, times: null, timestamp: "", updateNumber: 0,
+      ages: {}, coverage: {}, fill: {}, crossings: [], conversions: [], times: null, timestamp: "", updateNumber: 0,
       skipped: 0,
     });
   }

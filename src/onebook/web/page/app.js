@@ -26,7 +26,7 @@ const NARROW = "(max-width: 34rem)"; // as in book.css
 const PING_EVERY_MS = 30_000;
 const PING_AFTER_MS = 1_000; // silence before a ping: an open socket does not prove that the connection works
 const ROW_PX = 20; // height of a ladder row, as in panel.css
-const ROOM_PX = 190; // space above and below the levels
+const ROOM_PX = 222; // space above and below the levels
 const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the user chooses
 const SILENT_MS = 2_000; // if a connection delivers nothing for this time, no price is shown as live
 const TIMES = { depth: 1, times: true, ages: false, coverage: false, split: false, fill: null }; // of a request
@@ -34,7 +34,7 @@ const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/
 
 const at = (id) => document.getElementById(id);
 const state = readState(location.hash, { rows: rowsOfScreen() });
-const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
+const fees = new Fees(at, () => panels.forEach((panel) => panel.feesChanged()));
 const usage = new Usage(at);
 const drawer = new Drawer(at);
 const choice = new Choice(at, {
@@ -72,8 +72,8 @@ function connect(key) {
   const mine = (session = client.session({
     state: showState,
     view: shown,
-    accepted: (view, reply) => (deep(view)?.depth ?? asker(view))?.accepted(view, reply),
-    refused: (view, error) => (deep(view)?.depth ?? asker(view))?.refused(error),
+    accepted: (view, reply) => (view.view ? partOf(view).part?.accepted(reply) : asker(view)?.accepted(view, reply)),
+    refused: (view, error) => (partOf(view).part ?? asker(view))?.refused(error),
     notice: warned,
   }));
   for (const panel of panels) panel.subscribe();
@@ -87,16 +87,26 @@ function leave() {
 }
 
 const asker = (view) => panels.find((panel) => panel.asksFor(view));
-const deep = (view) => panels.find(({ depth }) => depth.shows(view)); // the panel whose chart has the view
+
+/** The card that has subscribed to a view, and its panel; neither if the view is that of a panel. */
+function partOf(view) {
+  const panel = panels.find(({ parts }) => parts.some((part) => part.shows(view)));
+  return { panel, part: panel?.parts.find((part) => part.shows(view)) };
+}
 
 /** A view has changed, by a message or because it is no longer live. */
 function shown(view, message) {
-  if (view.view) return view.live && message?.type !== "exchange_status" && deep(view)?.deepen(view);
+  if (view.view) return view.live && message?.type !== "exchange_status" && showPart(view);
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
   // A gap needs no notice: the shown book was complete, and the next one arrives immediately.
   else if (link === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
+}
+
+function showPart(view) {
+  const { panel, part } = partOf(view);
+  panel?.updatePart(part, view, lateness.ageOf(view.timestamp));
 }
 
 function showUpdate(view, panel) {
@@ -117,6 +127,7 @@ function showState({ name, problem }) {
   else {
     showLink(name, "Connected");
     measure();
+    fees.load();
     session.exchanges().then(({ supportedExchanges: names }) => (choice.list(names), fees.list(names)), () => {});
   }
 }
@@ -205,8 +216,9 @@ const site = {
   times: (symbol) => session?.orderBook(symbol, TIMES),
   has: (symbol) => session?.has(symbol) ?? false,
   options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
+  watches: (symbol) => alerts.watches(symbol),
   check: (symbol, facts, nowMs) => alerts.check(symbol, facts, nowMs),
-  feeOf: fees.of,
+  fees,
   counts: () => counts,
   readPairs() {
     if (askedPairs || !session) return;
@@ -310,7 +322,10 @@ function fit() {
 
 function showPairs(data) {
   counts = listed(data);
-  for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
+  for (const panel of panels) {
+    if (document.activeElement === panel.find(".symbol")) panel.search.show();
+    panel.prices.offer();
+  }
 }
 
 /** Update what changes with time alone, while it is visible. */

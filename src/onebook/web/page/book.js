@@ -1,8 +1,11 @@
-// Computes totals, best prices by exchange and crossings from one update; does not access the document.
+// Computes totals and shares from one update; does not access the document.
 
 import { decimals } from "./format.js";
 
-/** Levels as numbers, with running totals from the best price, and the largest share first. */
+/**
+ * Levels as numbers, with running totals from the best price, and the largest share first: [exchange, amount], and in
+ * net books the price before its fee.
+ */
 function rows(levels) {
   let total = 0;
   let cost = 0;
@@ -10,45 +13,41 @@ function rows(levels) {
     const [price, amount] = [Number(level.price), Number(level.amount)];
     total += amount;
     cost += price * amount;
-    const shares = level.exchanges.map((name, at) => [name, Number(level.amounts[at])]);
+    const { gross } = level;
+    const shares = level.exchanges.map((name, at) =>
+      (gross ? [name, Number(level.amounts[at]), Number(gross[at])] : [name, Number(level.amounts[at])]));
     return { price, amount, total, cost, shares: shares.sort((a, b) => b[1] - a[1]) };
   });
 }
 
-/** Convert every decimal text among the members of an object to a number. */
-function numbers(members, names = Object.keys(members)) {
-  const given = names.filter((name) => typeof members[name] === "string");
-  return { ...members, ...Object.fromEntries(given.map((name) => [name, Number(members[name])])) };
+/** Convert the decimal texts among the members of an object to numbers. */
+export function numbers(members) {
+  const number = (value) => (typeof value === "string" && value && !isNaN(value) ? Number(value) : value);
+  return Object.fromEntries(Object.entries(members).map(([name, value]) => [name, number(value)]));
 }
-
-const FILL_NUMBERS = ["size", "amount", "notional", "average", "worst", "levels"];
-const fills = (given) =>
-  given.map((fill) => ({
-    ...numbers(fill, FILL_NUMBERS),
-    split: fill.split.map((part) => numbers(part, ["amount", "notional"])),
-  }));
 
 /** The smallest amount that the service prices: its cost is the best price, whatever the step. */
 export const PROBE = "0.000000000000000001";
-const isProbe = ({ by, size }) => by === "amount" && size === Number(PROBE);
+const isProbe = ({ by, size }) => by === "amount" && Number(size) === Number(PROBE);
+const worstOf = ({ worst }) => (worst === null ? null : Number(worst));
 
-/** Convert a view of the client for display: a double is exact enough for a screen.
-*
-* With a price step the service bins levels and computes its figures from the bins; with the fill of `PROBE`
-* the figures are those of the exact books again, and `binned` means that only the levels are not exact.
+/**
+ * Convert a view of the client for display: a double is exact enough for a screen.
+ *
+ * With a price step (`binned`) the service bins levels and computes its figures from the bins; with the fill of `PROBE`
+ * the figures are those of the exact books again. `feeOf` is that of a book after fees, else null. `fine` prices have more
+ * decimals than a screen needs.
  */
-export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} }) {
-  const [buys, sells] = [fills(fill.buy ?? []), fills(fill.sell ?? [])];
-  const [ask, bid] = [buys, sells].map((side) => side.find(isProbe));
-  const asked = (side) => side.filter((each) => !isProbe(each));
+export function readBook({ bids, asks, marketStats, ages = {}, fill = {}, coverage = {}, binned = false, feeOf = null, fine = false }) {
+  const [ask, bid] = [fill.buy, fill.sell].map((side) => side?.find(isProbe));
   return {
     bids: rows(bids),
     asks: rows(asks),
-    stats: { ...numbers(statsOf(marketStats)), ...(ask && bid && exactStats(bid.worst, ask.worst)) },
+    stats: { ...numbers(statsOf(marketStats)), ...(ask && bid && exactStats(worstOf(bid), worstOf(ask))) },
     ages,
-    fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
-    binned: ask !== undefined,
-    horizons: horizonsOf(coverage),
+    binned,
+    fine,
+    horizons: horizonsOf(coverage, feeOf),
     books: Object.keys(coverage).length, // with a known horizon
   };
 }
@@ -58,12 +57,18 @@ const statsOf = ({ bestBid, bestAsk, spread, spreadPercent, midPrice, crossed })
   best_bid: bestBid, best_ask: bestAsk, spread, spread_percent: spreadPercent, mid_price: midPrice, crossed,
 });
 
-/** Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, nearest first. */
-function horizonsOf(coverage) {
+/**
+ * Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, nearest first. The service has the
+ * prices before fees; a book after fees ends at that price after the fee of its exchange.
+ */
+function horizonsOf(coverage, feeOf) {
   const side = (name, nearest) =>
     Object.entries(coverage)
       .filter(([, ends]) => ends[name] !== null)
-      .map(([exchange, ends]) => ({ exchange, price: Number(ends[name]) }))
+      .map(([exchange, ends]) => {
+        const fee = feeOf ? Number(feeOf(exchange)) / 100 : 0;
+        return { exchange, price: Number(ends[name]) * (1 + nearest * fee) };
+      })
       .sort((a, b) => nearest * (a.price - b.price));
   return { bids: side("bids", -1), asks: side("asks", 1) };
 }
@@ -103,54 +108,6 @@ export function imbalance({ bids, asks }, count) {
   if (!bids.length || !asks.length) return null;
   const [bid, ask] = [bids, asks].map((side) => side[Math.min(count, side.length) - 1].total);
   return (bid - ask) / (bid + ask);
-}
-
-/** The best price and amount of each exchange on a side. */
-function bestOf(side) {
-  const best = new Map();
-  for (const { price, shares } of side) {
-    for (const [exchange, amount] of shares) {
-      if (!best.has(exchange)) best.set(exchange, { exchange, price, amount });
-    }
-  }
-  return [...best.values()];
-}
-
-/** The result of buying on one exchange and selling on another: `left` is per unit, after both fees. */
-function pairOf(buy, sell, feeOf) {
-  const gap = sell.price - buy.price;
-  const fees = (buy.price * feeOf(buy.exchange) + sell.price * feeOf(sell.exchange)) / 100;
-  return { buy, sell, gap, left: gap - fees, amount: Math.min(buy.amount, sell.amount) };
-}
-
-/**
- * Pairs of exchanges where one bids at or above the ask of the other, best after fees first.
- *
- * `feeOf` returns the taker fee of an exchange in percent.
- */
-export function crossings({ bids, asks }, feeOf) {
-  const sellers = bestOf(bids);
-  const pairs = bestOf(asks).flatMap((buy) =>
-    sellers
-      .filter((sell) => sell.price >= buy.price && sell.exchange !== buy.exchange)
-      .map((sell) => pairOf(buy, sell, feeOf)));
-  return pairs.sort((a, b) => b.left - a.left);
-}
-
-/** Up to `count` pairs of exchanges with the nearest ask and bid, nearest first. */
-export function nearest({ bids, asks }, feeOf, count) {
-  // The best of each side, and one more, contain them: only the pair of an exchange with itself is excluded.
-  const [sellers, buyers] = [bids, asks].map((side) => bestOf(side).slice(0, count + 1));
-  const pairs = buyers.flatMap((buy) =>
-    sellers.filter(({ exchange }) => exchange !== buy.exchange).map((sell) => pairOf(buy, sell, feeOf)));
-  return pairs.sort((a, b) => b.gap - a.gap).slice(0, count);
-}
-
-/** The cost of a fill with fees: the sum of fees, and the average price including them. */
-export function withFees(fill, direction, feeOf) {
-  const sign = direction === "buy" ? 1 : -1;
-  const fees = fill.split.reduce((sum, part) => sum + (part.notional * feeOf(part.exchange)) / 100, 0);
-  return { fees, average: fill.amount ? (fill.notional + sign * fees) / fill.amount : null };
 }
 
 /** The distance of a price from the mid, in percent of the mid. */

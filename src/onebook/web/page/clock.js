@@ -34,6 +34,11 @@ export class Lateness {
     return Math.max(0, took - this.#least) || 0;
   }
 
+  /** The age in milliseconds of an update that may be older than its delivery, and so measures none. */
+  ageOf(timestamp) {
+    return Math.max(0, Date.now() - Date.parse(timestamp) - this.#least) || 0;
+  }
+
   /** Record that a request sent at this time was answered. */
   answered(askedMs) {
     this.#askedMs = askedMs;

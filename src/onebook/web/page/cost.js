@@ -1,38 +1,53 @@
-// The cost of buying and selling a size: computed by the service (option `fill`), plus the user's fees.
+// The route of a size: the split over the exchanges that is best after the taker fees of the key, in lots and minimum
+// sizes, computed by the service (options `fill` and `fees`) in a view of its own.
 
-import { withFees } from "./book.js";
-import { amountDecimals, finePercent, fixed, listOf, rounded, sixDigits } from "./format.js";
+import { numbers } from "./book.js";
+import { amountDecimals, finePercent, fixed, listOf, quoteAge, rounded, sixDigits } from "./format.js";
 import { dress, swatch } from "./palette.js";
+import { Part } from "./part.js";
+import { percent } from "./holders.js";
 import { sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
+const EVERY_MS = 500; // faster figures are unreadable
 const TINY = 0.001; // smaller amounts do not fit a column of eight decimals
 const LONG = 12; // maximum characters in both columns
+const NEARLY = 0.999; // of a size that books without lots would hold
 const WAIT_MS = 500; // after the last keystroke, before the new size is requested
 const SIDES = ["buy", "sell"];
 const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
 let made = 0;
-const ROWS = ["Average", "Worst price", "Slippage from mid", "Fees", "Average with fees", "In total"];
+const ROWS = ["Average", "Worst after fees", "Slippage from mid", "Fees", "Average after fees", "In total", "Cost of lots", "Oldest data"];
 
 export class Cost {
   #size;
   #by;
   #table;
   #cells;
+  #basis;
   #shortage;
-  #uncovered;
+  #notes;
   #details;
   #split;
   #timer = 0;
+  #part;
+  #unread = null; // the newest update, until drawn
   #shown = null;
+  #gross = false; // whether the shown routes are before fees
+  #left = []; // the exchanges that are left out, because their fee is unknown
 
-  /** `changed(size, by)` is called for each new valid size. */
-  constructor(root, { size, by, feeOf, changed }) {
+  /**
+   * `changed(size, by)` is called for each new valid size; `feeOf` returns the fee of an exchange as text; `view` is the
+   * site of a `Part`.
+   */
+  constructor(root, { size, by, feeOf, changed, view }) {
     this.feeOf = feeOf;
+    this.#part = new Part("cost", view);
     this.#size = root.querySelector(".size");
     this.#by = root.querySelector(".by");
+    this.#basis = root.querySelector(".basis");
     this.#shortage = root.querySelector(".shortage");
-    this.#uncovered = root.querySelector(".uncovered");
+    this.#notes = root.querySelector(".route-notes");
     this.#details = root.querySelector(".split");
     this.#split = root.querySelector(".split tbody");
     this.#details.addEventListener("toggle", () => this.again());
@@ -62,6 +77,34 @@ export class Cost {
     this.#by.addEventListener("change", edited);
   }
 
+  /** Subscribe to the routes of a size; `terms` are the exchanges, quotes and fees. */
+  follow({ size, by, intervalMs, ...terms }) {
+    const fill = by === "amount" ? { amounts: [size] } : { notionals: [size] };
+    this.#part.follow({ ...terms, fill, depth: 1, interval_ms: Math.max(EVERY_MS, intervalMs) });
+  }
+
+  leave() {
+    this.#part.leave();
+    this.#unread = null;
+  }
+
+  shows(view) {
+    return this.#part.shows(view);
+  }
+
+  accepted({ unknown_fee: left = [] }) {
+    this.#left = left;
+  }
+
+  refused({ message }) {
+    this.#blank();
+    this.#complain(message);
+  }
+
+  update({ fill, marketStats }) {
+    this.#unread = { fill, mid: marketStats.midPrice == null ? null : Number(marketStats.midPrice) };
+  }
+
   /** Set the size without requesting it. */
   choose(size, by) {
     this.#size.value = size;
@@ -77,60 +120,71 @@ export class Cost {
     this.names = { base, quote };
   }
 
-  show(book, price) {
-    if (!book.fill?.buy.length) return;
-    this.#shown = [book, price];
-    const { mid_price: mid } = book.stats;
-    const found = SIDES.map((side) => book.fill[side][0]);
-    if (!this.#asked(found[0])) return;
+  /** Say which fees the routes have: those of the key, or none, and why. */
+  say(basis) {
+    this.#gross = Boolean(basis);
+    write(this.#basis, basis || "The best split after the taker fees of this key.");
+  }
+
+  show(price) {
+    if (!this.#unread?.fill.buy?.length) return;
+    const { fill, mid } = this.#unread;
+    this.#unread = null;
+    const found = SIDES.map((side) => ({ ...numbers(fill[side][0]), split: fill[side][0].split.map(numbers) }));
+    if (this.#asked(found[0])) this.#write((this.#shown = { found, mid, price }));
+  }
+
+  #write({ found, mid, price }) {
     let longest = 0;
-    found.forEach((fill, column) => {
-      const direction = SIDES[column];
-      const paid = withFees(fill, direction, this.feeOf);
-      const sign = direction === "buy" ? 1 : -1;
-      const slip = fill.average === null || mid == null ? null : (100 * sign * (fill.average - mid)) / mid;
-      const total = fill.notional + sign * paid.fees;
+    found.forEach((route, column) => {
+      const sign = column === 0 ? 1 : -1;
+      const slip = route.average === null || mid === null ? null : (100 * sign * (route.average - mid)) / mid;
       const texts = [
-        price(fill.average, 2),
-        price(fill.worst),
+        price(route.average, 2),
+        price(route.worst, 2),
         slip === null ? "—" : `${finePercent(slip)} %`,
-        this.#money(paid.fees),
-        price(paid.average, 2),
-        this.#money(total),
+        this.#gross ? "unknown" : money(route.fees),
+        this.#gross ? "unknown" : price(route.net_average, 2),
+        this.#gross ? "unknown" : money(route.net),
+        money(route.extra),
+        route.oldest_ms === null ? "—" : quoteAge(route.oldest_ms),
       ];
       longest = Math.max(longest, ...texts.map((text) => text.length));
-      texts.forEach((text, row) => write(this.#cells[row][column], fill.levels ? text : "—"));
+      texts.forEach((text, row) => write(this.#cells[row][column], route.amount ? text : "—"));
     });
     mark(this.#table, "data-long", longest > LONG ? "yes" : "no");
-    this.#say(found);
+    this.#explain(found);
     if (this.#details.open) this.#showSplit(found);
   }
 
-  /** Handle changed fees. */
+  /** Write the shown routes again: other parts of them are visible, or colours have changed. */
   again() {
-    if (this.#shown) this.show(...this.#shown);
+    if (this.#shown) this.#write(this.#shown);
   }
 
-  clear() {
-    this.#shown = null;
+  /** Show no route until the next update. */
+  withdraw() {
+    this.#unread = null;
     this.#complain("");
     this.#blank();
   }
 
+  clear() {
+    this.leave();
+    this.withdraw();
+  }
+
   #blank() {
+    this.#shown = null;
     for (const row of this.#cells) for (const cell of row) write(cell, "—");
-    write(this.#uncovered, "");
+    write(this.#notes, "");
     this.#split.replaceChildren();
   }
 
-  /** Whether a fill is for the size that is in the box now. */
+  /** Whether a route is for the size that is in the box now. */
   #asked({ size, by }) {
     const wanted = sizeOf(this.#size.value);
     return wanted !== null && Number(wanted) === size && by === this.#by.value;
-  }
-
-  #money(value) {
-    return Math.abs(value) >= 1 ? fixed(value, 2) : sixDigits(value);
   }
 
   #complain(text) {
@@ -138,31 +192,42 @@ export class Cost {
     hide(this.#shortage, !text);
   }
 
-  /** Where the books do not cover the size, and whose books are not known far enough. */
-  #say(found) {
-    const unit = this.names[found[0].by === "amount" ? "base" : "quote"];
-    const short = found.flatMap((fill, at) => {
-      if (fill.complete) return [];
-      const held = fill.by === "amount" ? fill.amount : fill.notional;
-      return `${SIDES[at]} side holds ${sixDigits(held)} of ${sixDigits(fill.size)} ${unit}`;
+  /** What the books do not hold, what lots leave over, and what is not known. */
+  #explain(found) {
+    const { base, quote } = this.names;
+    const unit = found[0].by === "amount" ? base : quote;
+    const short = found.flatMap((route, at) => {
+      const held = route.by === "amount" ? route.amount : route.net;
+      const left = route.by === "amount" ? route.unplaced : route.unplaced * (route.worst ?? 0);
+      const enough = route.complete || held + left >= route.size * NEARLY || (!route.amount && route.unplaced);
+      return enough ? [] : [`${SIDES[at]} side holds ${sixDigits(held + left)} of ${sixDigits(route.size)} ${unit}`];
     });
     this.#complain(short.length ? `Not enough liquidity: the ${short.join(", the ")}. The figures are for the available amount.` : "");
-    const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
-    write(this.#uncovered, names.length
-      ? `The ${names.length === 1 ? "book" : "books"} of ${listOf(names)} ${names.length === 1 ? "is" : "are"} not known this far out: the real cost may be lower.`
-      : "");
+    const all = (member) => [...new Set(found.flatMap((route) => route[member]))].sort();
+    const notes = [];
+    const [unknown, uncovered] = [all("unknown_rules"), all("uncovered")];
+    const unplaced = found.flatMap(({ unplaced: amount }, at) => (amount ? [`${sixDigits(amount)} ${base} to ${SIDES[at]}`] : []));
+    if (this.#left.length) notes.push(`Left out, because their fee is unknown: ${listOf(this.#left)}.`);
+    if (unplaced.length) notes.push(`No lot or minimum size fits ${unplaced.join(" and ")}.`);
+    if (unknown.length) notes.push(`Lots or minimum sizes of ${listOf(unknown)} are not all known: an order may be refused.`);
+    else if (found.some(({ amount }) => amount)) notes.push("Lots and minimum sizes of all exchanges are kept.");
+    if (found.some(({ exact }) => !exact)) notes.push("The split may not be the best.");
+    if (uncovered.length) {
+      notes.push(`The ${uncovered.length === 1 ? "book" : "books"} of ${listOf(uncovered)} ${uncovered.length === 1 ? "is" : "are"} not known this far out: the real cost may be lower.`);
+    }
+    write(this.#notes, notes.join(" "));
   }
 
   #showSplit(found) {
     const parts = new Map();
-    found.forEach((fill, column) => {
-      for (const { exchange, amount } of fill.split) {
+    found.forEach((route, column) => {
+      for (const { exchange, amount } of route.split) {
         if (!parts.has(exchange)) parts.set(exchange, [0, 0]);
         parts.get(exchange)[column] = amount;
       }
     });
     const rows = [...parts].sort((a, b) => Math.max(...b[1]) - Math.max(...a[1]));
-    const most = Math.max(0, ...found.map((fill) => fill.amount));
+    const most = Math.max(0, ...found.map((route) => route.amount));
     const text = (amount) => (most < TINY ? sixDigits(amount) : rounded(amount, amountDecimals(most)));
     const body = this.#split;
     while (body.rows.length > rows.length) body.deleteRow(-1);
@@ -171,14 +236,23 @@ export class Cost {
       const [name, ...cells] = body.rows[at].cells;
       write(name.lastChild, exchange);
       dress(name.firstChild, exchange);
-      amounts.forEach((amount, column) => write(cells[column], amount ? text(amount) : "–"));
-      write(cells[2], `${this.feeOf(exchange)} %`);
+      amounts.forEach((amount, column) => {
+        write(cells[2 * column], amount ? percent(amount / found[column].amount) || "100 %" : "–");
+        write(cells[2 * column + 1], amount ? text(amount) : "");
+      });
+      const fee = this.feeOf(exchange);
+      write(cells[4], fee === undefined ? "unknown" : `${fee} %`);
     });
   }
 }
 
+/** An amount of the quote currency. */
+function money(value) {
+  return Math.abs(value) >= 1 ? fixed(value, 2) : sixDigits(value);
+}
+
 function splitRow(body) {
   const row = body.insertRow();
-  const [name] = [0, 1, 2, 3].map(() => row.insertCell());
+  const [name] = [0, 1, 2, 3, 4, 5].map(() => row.insertCell());
   name.append(swatch(), document.createElement("span"));
 }

@@ -1,66 +1,69 @@
-// Crossed markets: where to buy and sell, the amount, the age of each quote, and the profit
-// after fees. A crossing often lasts less than a second, so the last one stays visible.
+// Crossed markets: the service's crossings of a view of its own, which is sent when one begins, changes or ends: where to
+// buy and sell, the amount, the profit before and after both fees, both ages and the duration. A crossing often lasts less
+// than a second, so the last ones stay visible.
 
-import { crossings, nearest } from "./book.js";
+import { numbers } from "./book.js";
 import { age, amountDecimals, finePercent, fixed, quoteAge, signed } from "./format.js";
+import { Part } from "./part.js";
+import { PROFITS } from "./state.js";
 import { mark, write } from "./write.js";
 
-const PAIRS_MAX = 5;
+const ENDED_MAX = 5; // that stay visible
+const REACH = { yes: "transferable", no: "not transferable", unknown: "transfers unknown" };
 
 export class Crossed {
   #text;
   #list;
-  #book = null; // {count, near, spread}: crossings of the last book, or the nearest pairs; the spread of bins
-  #last = null; // {pairs, at, ages}: the last crossing
-  #price = String;
-  #written = ""; // the kind of the pairs in the list
+  #least;
+  #part;
+  #pairs = new Map(); // the crossings of now, by exchanges: {crossing, atMs}, the most profitable first
+  #ended = []; // the last ones: {crossing, atMs, endedMs}, the latest first
+  #heard = false; // whether the view has had an update since it was subscribed
+  #refusal = "";
+  #gross = false; // whether profits are before fees
+  #written = ""; // what the list has, apart from figures
 
-  constructor(root, feeOf) {
-    this.feeOf = feeOf;
+  /** `changed(profit)` is called when the user chose another minimum; `view` is the site of a `Part`. */
+  constructor(root, { profit, changed, view }) {
+    this.#part = new Part("crossings", view);
     this.#text = root.querySelector(".crossing-text");
     this.#list = root.querySelector(".pairs");
+    this.#least = root.querySelector(".profit");
+    this.#least.replaceChildren(...PROFITS.map((each) => new Option(`${each} %`, each)));
+    this.choose(profit);
+    this.#least.addEventListener("change", () => changed(this.#least.value));
   }
 
-  /** Add a book as of `atMs`. */
-  show(book, price, atMs) {
-    this.#price = price;
-    // Bins hide the quotes of single exchanges; only the best overall are known.
-    const spread = book.binned ? book.stats.spread : undefined;
-    const crossed = book.binned ? [] : crossings(book, this.feeOf);
-    const count = book.binned ? Number(book.stats.crossed) : crossed.length;
-    const near = count || book.binned ? [] : nearest(book, this.feeOf, PAIRS_MAX);
-    if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: atMs };
-    const oneSided = (book.stats.best_bid == null) !== (book.stats.best_ask == null);
-    this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
+  choose(profit) {
+    this.#least.value = profit;
   }
 
-  /** Write the summary on each update, and the pairs only when their kind changes. */
-  write(nowMs, live) {
-    if (this.#kind !== this.#written) this.showFigures(nowMs, live);
-    else this.#say(this.#book, this.#sinceMs(nowMs), live);
+  /** Subscribe to the crossings of at least a profit; `terms` are the exchanges, quotes and fees. */
+  follow({ profit, intervalMs, ...terms }) {
+    if (this.#part.follow({ ...terms, crossings: profit, on: "crossing", depth: 1, interval_ms: intervalMs })) {
+      this.#refusal = "";
+      this.#heard = false;
+    }
   }
 
-  /** Write the pairs and ages; called twice a second, because faster figures are unreadable. */
-  showFigures(nowMs, live) {
-    if (!this.#book) return;
-    const { count, near, ages, at } = this.#book;
-    const sinceMs = this.#sinceMs(nowMs);
-    if (count) this.#fill(this.#last, sinceMs);
-    else if (!this.#last) this.#fill({ pairs: near, ages }, Math.max(0, nowMs - at));
-    else if (this.#kind !== this.#written) this.#fill(this.#last, 0);
-    this.#written = this.#kind;
-    this.#say(this.#book, sinceMs, live);
+  leave() {
+    this.#part.leave();
+    this.#pairs.clear();
+    this.#heard = false;
   }
 
-  /** The pairs to show: crossed ones, the last crossed ones, or the nearest; for bins less is known. */
-  get #kind() {
-    const { count, spread } = this.#book;
-    const kind = count ? "crossing" : this.#last ? "past" : "near";
-    return spread === undefined ? kind : `${kind} of bins`;
+  shows(view) {
+    return this.#part.shows(view);
   }
 
-  #sinceMs(nowMs) {
-    return this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
+  /** The crossings of other options are no longer those of the view. */
+  accepted() {
+    this.#pairs.clear();
+  }
+
+  refused({ message }) {
+    this.#refusal = message;
+    this.#pairs.clear();
   }
 
   name(symbol) {
@@ -68,66 +71,116 @@ export class Crossed {
     this.names = { base, quote };
   }
 
-  /** Without updates nothing is known about crossings; the last one is kept for the next book. */
+  /** `basis` says why profits are before fees; empty after fees. */
+  say(basis) {
+    this.#gross = Boolean(basis);
+  }
+
+  /** Handle an update that is this old; a crossing that it does not list has ended, also if the update that said so was skipped. */
+  update({ crossings }, receivedMs, oldMs) {
+    const nowMs = receivedMs - oldMs;
+    this.#heard = true;
+    const before = this.#pairs;
+    this.#pairs = new Map();
+    for (const crossing of crossings) {
+      const name = `${crossing.buy} ${crossing.sell}`;
+      if (crossing.phase !== "ended") this.#pairs.set(name, { crossing: numbers(crossing), atMs: nowMs });
+    }
+    for (const [name, { crossing, atMs }] of before) {
+      if (this.#pairs.has(name)) continue;
+      const lastedMs = crossings.find(({ buy, sell }) => `${buy} ${sell}` === name)?.lastedMs;
+      this.#ended.unshift({ crossing: { ...crossing, lastedMs: lastedMs ?? crossing.lastedMs + nowMs - atMs }, endedMs: nowMs });
+    }
+    const back = ({ crossing }) => !this.#pairs.has(`${crossing.buy} ${crossing.sell}`);
+    this.#ended = this.#ended.filter(back).slice(0, ENDED_MAX);
+  }
+
+  /** The best crossing of now after fees: null for none, undefined if unknown. */
+  get best() {
+    if (!this.#heard || this.#gross) return undefined;
+    return this.#pairs.values().next().value?.crossing ?? null;
+  }
+
+  /** Write the list when crossings begin or end; figures only twice a second, because faster ones are unreadable. */
+  write(nowMs, live, ages, sinceMs) {
+    if (this.#kind !== this.#written) this.showFigures(nowMs, live, ages, sinceMs);
+  }
+
+  /** Write everything; `ages` are those of the exchanges' data, `sinceMs` ago. */
+  showFigures(nowMs, live, ages, sinceMs) {
+    this.#say(nowMs, live);
+    const shown = [...this.#pairs.values(), ...this.#ended];
+    while (this.#list.childElementCount > shown.length) this.#list.lastChild.remove();
+    while (this.#list.childElementCount < shown.length) this.#list.append(item());
+    shown.forEach((each, at) => this.#fill(this.#list.children[at], each, nowMs, ages, sinceMs));
+    this.#written = this.#kind;
+  }
+
+  get #kind() {
+    const names = [...this.#pairs.keys(), ...this.#ended.map(({ crossing, endedMs }) => `${crossing.buy} ${crossing.sell} ${endedMs}`)];
+    return [this.#heard, this.#gross, this.#refusal, ...names].join();
+  }
+
+  /** Show none while no updates arrive. */
   withdraw() {
-    this.#book = null;
     this.#written = "";
     this.#list.replaceChildren();
     write(this.#text, "—");
   }
 
   clear() {
-    this.#last = null;
+    this.leave();
+    this.#ended = [];
+    this.#refusal = "";
     this.withdraw();
   }
 
-  #say({ count, near: [best], spread, oneSided }, sinceMs, live) {
-    mark(this.#list, "data-past", count && live ? "no" : "yes");
-    const when = live ? "now" : `${age(sinceMs)} ago`;
-    const past = this.#last?.pairs.length ? ` Last crossed ${age(sinceMs)} ago:` : "";
-    let text = "Fewer than two exchanges are live.";
-    if (oneSided) text = "One side is empty.";
-    else if (spread != null) {
-      const found = count
-        ? `Crossed ${when} by ${this.#price(-spread)}.`
-        : `Not crossed: the best ask is ${this.#price(spread)} above the best bid.`;
-      text = `${found} Choose the step “exact” for pairs of exchanges.${count ? "" : past}`;
-    } else if (count) {
-      const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";
-      text = `Crossed ${when}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
-    } else if (best) {
-      text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past || " The nearest pairs:"}`;
+  #say(nowMs, live) {
+    const fees = this.#gross ? "before fees" : "after fees";
+    const count = this.#pairs.size;
+    const [last] = this.#ended;
+    let text = "—";
+    if (this.#refusal) text = this.#refusal;
+    else if (this.#heard && count) {
+      text = `Crossed ${live ? "now" : "at the last update"} ${fees}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.`;
+    } else if (this.#heard) {
+      text = `Not crossed by ${this.#least.value} % ${fees}.`.replace("by 0 % ", "");
+      if (last) text += ` Last crossed ${age(nowMs - last.endedMs)} ago:`;
     }
     write(this.#text, text);
   }
 
-  #fill({ pairs, ages }, sinceMs) {
-    while (this.#list.childElementCount > pairs.length) this.#list.lastChild.remove();
-    while (this.#list.childElementCount < pairs.length) this.#list.append(item());
-    pairs.forEach(({ buy, sell, gap, left, amount }, at) => {
-      const net = left * amount;
-      const { base, quote } = this.names;
-      const quoted = ({ exchange, price }) => ` at ${this.#price(price)} (${quoteAge(ages[exchange] + sinceMs)})`;
-      const texts = [
-        `Buy ${fixed(amount, amountDecimals(amount))} ${base} on `,
-        buy.exchange,
-        `${quoted(buy)}, `,
-        "sell on ",
-        sell.exchange,
-        `${quoted(sell)}: `,
-        `gap ${minus(this.#price(gap))} (${minus(finePercent((100 * gap) / buy.price))} %), `,
-        `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
-      ];
-      const parts = this.#list.children[at].querySelectorAll("span, b");
-      texts.forEach((text, part) => write(parts[part], text));
-      mark(parts[texts.length - 1], "data-gain", net > 0 ? "yes" : "no");
-    });
+  #fill(element, { crossing, atMs, endedMs }, nowMs, ages = {}, sinceMs = 0) {
+    const { base, quote } = this.names;
+    const { buy, sell, amount, buyLimit, sellLimit, gross, profit, percent, transferable } = crossing;
+    const ended = endedMs !== undefined;
+    const old = (name, given) => (name in ages ? ages[name] + sinceMs : given + nowMs - atMs);
+    const aged = (name, given) => (ended ? "" : ` (${quoteAge(old(name, given))})`);
+    const money = (value) => `${signed(value, Math.abs(value) < 1 ? 4 : 2)} ${quote}`;
+    const lasted = ended ? `, ended ${age(nowMs - endedMs)} ago after ${quoteAge(crossing.lastedMs)}` : `, for ${quoteAge(crossing.lastedMs + nowMs - atMs)}`;
+    const texts = [
+      `Buy ${fixed(amount, amountDecimals(amount))} ${base} on `,
+      buy,
+      ` up to ${price(buyLimit)}${aged(buy, crossing.buyAgeMs)},`,
+      "sell on ",
+      sell,
+      ` down to ${price(sellLimit)}${aged(sell, crossing.sellAgeMs)}:`,
+      this.#gross ? "" : `${money(gross)} before fees, `,
+      `${money(profit)} (${finePercent(percent)} %)`,
+      `${this.#gross ? " before" : " after"} fees${lasted}${transferable === undefined ? "" : `; ${REACH[reachOf(transferable)]}`}`,
+    ];
+    const parts = element.querySelectorAll("span, b");
+    texts.forEach((text, part) => write(parts[part], text));
+    mark(element, "data-past", ended ? "yes" : "no");
   }
 }
 
-const minus = (text) => text.replace("-", "−");
+/** Whether a coin can be moved from where it is bought to where it is sold. */
+const reachOf = (transferable) => (transferable === true ? "yes" : transferable === false ? "no" : "unknown");
 
-const LINES = [["span", "b", "span"], ["span", "b", "span"], ["span", "span"]]; // to buy, to sell, the result
+const price = (value) => String(value).includes("e") ? fixed(value, 12) : value.toLocaleString("en", { maximumFractionDigits: 12 });
+
+const LINES = [["span", "b", "span"], ["span", "b", "span"], ["span", "b", "span"]]; // to buy, to sell, the result
 
 /** A pair with a line for each part, so that a longer text moves no other. */
 function item() {

@@ -11,6 +11,7 @@
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour, labels } from "./colour.js";
 import { decimals, short, signed, stepFrom, texts } from "./format.js";
+import { Part } from "./part.js";
 import { Sight } from "./sight.js";
 import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
@@ -24,7 +25,6 @@ const LEVELS_MAX = 500; // the maximum of the service
 const SPARE = 1.05; // factor of the levels requested, so that the mid may move before others are needed
 const SPARE_MAX = 1.25;
 const TICK = 5; // CSS pixels of a horizon mark
-const VIEW = "depth"; // name of the view
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
@@ -47,7 +47,7 @@ export class Depth {
   #element;
   #text;
   #lines = [[], [], []];
-  #view = null; // the subscription
+  #part; // the subscription
   #asked = null; // its options
   #accepted = false; // whether its updates have these options
   #refusal = ""; // the error message, if it was refused
@@ -64,12 +64,12 @@ export class Depth {
   #zoom = null; // {min, max} of the visible distances; null shows the whole range
 
   /**
-   * `subscribe(options)` returns a view of the panel's symbol, `unsubscribe(view)` ends it; `received(book, step)` is
-   * called with each book, `changed(range)` when the user chose another range; `awaited()` returns true while books are
-   * visible elsewhere.
+   * `view` is the site of a `Part`; `received(book, step)` is called with each book, `changed(range)` when the user chose
+   * another range; `awaited()` returns true while books are visible elsewhere.
    */
-  constructor(root, { range, subscribe, unsubscribe, received, awaited, changed }) {
-    Object.assign(this, { subscribe, unsubscribe, received, awaited });
+  constructor(root, { range, view, received, awaited, changed }) {
+    Object.assign(this, { received, awaited });
+    this.#part = new Part("depth", view);
     this.#range = range;
     const element = (this.#element = root.querySelector(".depth"));
     this.#text = root.querySelector(".depth-text");
@@ -104,31 +104,31 @@ export class Depth {
     });
   }
 
-  /** Subscribe with the options that the range needs; `mid` is that of the exact book. */
-  follow(nowMs, mid, exchanges) {
+  /**
+   * Subscribe with the options that the range needs; `mid` is that of the exact book, `terms` are the exchanges, quotes
+   * and fees of the panel, `reading` what `readBook` is told of them.
+   */
+  follow(nowMs, mid, terms, reading) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
     if (!mid) return;
     const before = this.#asked;
     const everyMs = this.#sight.visible || !this.#chart || this.awaited() ? EVERY_MS : UNSEEN_EVERY_MS;
-    const reach = reaching(this.#range, mid, before?.range === this.#range ? before : null);
-    if (reach === before && everyMs === before.everyMs && String(exchanges) === String(before.exchanges)) return;
-    this.#asked = { ...reach, range: this.#range, exchanges, everyMs };
+    const { group, depth } = reaching(this.#range, mid, before?.range === this.#range ? before : null);
+    this.#asked = { group, depth, range: this.#range, reading };
+    if (!this.#part.follow({ ...terms, group, depth, interval_ms: everyMs, coverage: true })) return;
     this.#accepted = false;
     this.#unread = null;
     this.#refusal = "";
-    this.#view = this.subscribe({
-      view: VIEW, group: reach.group, depth: reach.depth, exchanges, interval_ms: everyMs, mode: "delta", levels: "array", coverage: true,
-    });
   }
 
   /** End the subscription. */
   leave() {
-    if (this.#view) this.unsubscribe(this.#view);
-    this.#view = this.#asked = this.#unread = null;
+    this.#part.leave();
+    this.#asked = this.#unread = null;
   }
 
   shows(view) {
-    return view === this.#view;
+    return this.#part.shows(view);
   }
 
   accepted() {
@@ -145,7 +145,7 @@ export class Depth {
   update({ bids, asks, marketStats, coverage }, nowMs) {
     this.coverage = coverage;
     this.#receivedMs = nowMs;
-    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
+    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ...this.#asked.reading };
   }
 
   /** Draw the newest book unless it is drawn already. */

@@ -1,139 +1,137 @@
-// The user's taker fees, in percent by exchange: stored in this browser, shared by its tabs. The table of the key is
-// read and replaced only when the user asks for it, because both need a REST session.
+// The taker fees of the key, in percent by exchange: loaded once the key is accepted, edited as a draft, and saved for
+// everyone who uses the key. A fee stays decimal text, as the service has it.
 
-const SLOT = "onebook.fees";
-const OTHERS = 0.1; // a usual taker fee of a small account
-const [FEE_MIN, FEE_MAX] = [-10, 10]; // of the service
-const DECIMALS = 6; // of the service
+const FEE = /^-?\d{1,2}(\.\d{1,6})?$/; // as the service reads it
+const FEE_MAX = 10; // percent, of a fee or a rebate
 const ALL = "*"; // all exchanges that a table does not name
+const MEANING = "a number of percent from -10 to 10 with at most 6 decimals, such as 0.075";
+
+/** The exchange of a book: `kraken:USD` is the book of kraken in USD. */
+const exchangeOf = (book) => book.split(":", 1)[0];
 
 export class Fees {
-  #others;
-  #own;
-  #changed;
   #client = null;
+  #changed;
+  #draft = {}; // what the inputs have
+  #others;
+  #rows;
+  #said;
+  #table = null; // of the key, by exchange; null until it is loaded
+  settled = false; // whether it is loaded, or failed to load
+  problem = ""; // why there are no fees, as a sentence
 
-  /** `at` finds an element of the page; `changed` is called after each edit. */
+  /** `at` finds an element of the page; `changed` is called when the key's table was loaded or saved. */
   constructor(at, changed) {
     this.#changed = changed;
-    this.#load();
-    addEventListener("storage", ({ key }) => (key === SLOT || key === null) && this.#reload());
-    at("fees-reset").addEventListener("click", () => this.#reset());
-    at("fees").addEventListener("input", (event) => this.#edit(event.target));
-    this.said = at("fees-said");
-    at("fees-load").addEventListener("click", () => this.#ask((client) => client.fees(), (table) => this.#take(table)));
-    at("fees-save").addEventListener("click", () =>
-      this.#ask((client) => client.changeFees(this.#table()), () => "Saved as the table of this key."));
-    this.rows = at("fee-rows");
-    this.others = at("fee-others");
-    this.#show();
+    this.#said = at("fees-said");
+    this.#rows = at("fee-rows");
+    this.#others = at("fee-others");
+    this.#others.name = ALL;
+    at("fees").addEventListener("input", ({ target }) => this.#edit(target));
+    at("fees-save").addEventListener("click", () => this.#save());
+    at("fees-undo").addEventListener("click", () => (this.#fill(), this.#say("")));
   }
-
-  /** The fee of an exchange in percent. */
-  of = (exchange) => this.#own[exchange] ?? this.#others;
 
   /** The client whose key is connected, or null. */
   set client(client) {
     this.#client = client;
-    this.said.textContent = "";
+    this.settled = false;
+    this.#take(null, "");
   }
 
-  /** One input per exchange; an empty one stands for the common fee. */
+  /** Load the key's table, which the service has once the key is accepted. */
+  async load() {
+    if (this.#table) return;
+    await this.#ask((client) => client.fees(), (table) => ((this.settled = true), this.#take(table, "")));
+    if (this.#table || !this.#client) return;
+    this.settled = true; // without fees: the table could not be loaded
+    this.problem = this.#said.textContent;
+    this.#changed();
+  }
+
+  /** The option `fees` of a view: the key's table; null without one. */
+  get option() {
+    return this.#table && Object.keys(this.#table).length ? this.#table : null;
+  }
+
+  /** The fee of a book's exchange in percent as text; undefined if unknown. */
+  of = (book) => this.#table?.[exchangeOf(book)] ?? this.#table?.[ALL];
+
+  /** One input per exchange; an empty one stands for the fee of all others. */
   list(exchanges) {
-    this.rows.replaceChildren(
+    this.#rows.replaceChildren(
       ...exchanges.map((name) => {
         const label = document.createElement("label");
         label.className = "fee";
-        const input = Object.assign(document.createElement("input"), {
-          type: "number", min: FEE_MIN, max: FEE_MAX, step: "any", inputMode: "decimal",
-          name,
-        });
+        const input = Object.assign(document.createElement("input"), { inputMode: "decimal", autocomplete: "off", name });
         label.append(`${name} `, input, " %");
         return label;
       }),
     );
-    this.#show();
+    this.#fill();
   }
 
-  #show() {
-    this.others.value = this.#others;
-    for (const each of this.rows.querySelectorAll("input")) {
-      Object.assign(each, { value: this.#own[each.name] ?? "", placeholder: this.#others });
+  get #inputs() {
+    return [this.#others, ...this.#rows.querySelectorAll("input")];
+  }
+
+  /** Show the key's table in the inputs. */
+  #fill() {
+    this.#draft = { ...this.#table };
+    for (const input of this.#inputs) {
+      input.value = this.#draft[input.name] ?? "";
+      input.removeAttribute("aria-invalid");
     }
+    this.#offer();
+  }
+
+  #offer() {
+    for (const input of this.#inputs) if (input !== this.#others) input.placeholder = this.#draft[ALL] ?? "unknown";
   }
 
   #edit(input) {
-    const value = input.value === "" ? undefined : Number(input.value);
-    if (value !== undefined && !(value >= FEE_MIN && value <= FEE_MAX)) return;
-    if (input === this.others) {
-      this.#others = value ?? OTHERS;
-      for (const each of this.rows.querySelectorAll("input")) each.placeholder = this.#others;
-    } else if (value === undefined) delete this.#own[input.name];
-    else this.#own[input.name] = value;
-    this.#save();
+    const text = input.value.trim().replace("−", "-");
+    if (text) this.#draft[input.name] = text;
+    else delete this.#draft[input.name];
+    if (valid(text)) input.removeAttribute("aria-invalid");
+    else input.setAttribute("aria-invalid", "true");
+    this.#say("Not saved yet.");
+    this.#offer();
   }
 
-  /** Send a request about the key's table, and say what `done` returns for the answer. */
+  async #save() {
+    const wrong = this.#inputs.find(({ name }) => !valid(this.#draft[name] ?? ""));
+    if (wrong) {
+      this.#say(`The fee of ${wrong === this.#others ? "all others" : wrong.name} must be ${MEANING}.`);
+      return wrong.focus();
+    }
+    await this.#ask((client) => client.changeFees(this.#draft), (table) => this.#take(table, "Saved as the table of this key."));
+  }
+
+  /** Send a request about the key's table; an error is said, and leaves the draft as it is. */
   async #ask(request, done) {
     const client = this.#client;
     if (!client) return;
-    this.said.textContent = "Waiting for the service.";
-    let said;
+    this.#say("Waiting for the service.");
     try {
-      const answer = await request(client);
-      said = client === this.#client ? done(answer) : "";
+      const table = await request(client);
+      if (client === this.#client) done(table);
     } catch (error) {
-      said = client === this.#client ? error.message : "";
+      if (client === this.#client) this.#say(error.message);
     }
-    this.said.textContent = said;
   }
 
-  /** Use the table of the key; it may have no fee for all others. */
-  #take({ [ALL]: others, ...own }) {
-    if (others === undefined && !Object.keys(own).length) return "This key has no table yet.";
-    this.#own = Object.fromEntries(Object.entries(own).map(([name, fee]) => [name, Number(fee)]));
-    if (others !== undefined) this.#others = Number(others);
-    this.#show();
-    this.#save();
-    return others === undefined ? `Loaded. The table has no fee for all others: ${this.#others} % stays.` : "Loaded.";
-  }
-
-  /** The fees as a table of the service: decimal text. */
-  #table() {
-    const text = (fee) => fee.toFixed(DECIMALS).replace(/\.?0+$/, "");
-    const fees = Object.entries({ ...this.#own, [ALL]: this.#others });
-    return Object.fromEntries(fees.map(([name, fee]) => [name, text(fee)]));
-  }
-
-  #reset() {
-    this.#others = OTHERS;
-    this.#own = {};
-    this.#show();
-    this.#save();
-  }
-
-  /** Handle a change made in another tab. */
-  #reload() {
-    this.#load();
-    this.#show();
+  #take(table, said) {
+    this.#table = table;
+    this.problem = "this key has no taker fees yet; enter them in the settings.";
+    this.#fill();
+    this.#say(said);
     this.#changed();
   }
 
-  #load() {
-    this.#others = OTHERS;
-    this.#own = {};
-    try {
-      const kept = JSON.parse(localStorage.getItem(SLOT)) ?? {};
-      const valid = ([, fee]) => typeof fee === "number" && fee >= FEE_MIN && fee <= FEE_MAX;
-      this.#own = Object.fromEntries(Object.entries(kept.own ?? {}).filter(valid));
-      if (valid(["", kept.others])) this.#others = kept.others;
-    } catch { /* storage is off, or holds what is no table */ }
-  }
-
-  #save() {
-    try {
-      localStorage.setItem(SLOT, JSON.stringify({ others: this.#others, own: this.#own }));
-    } catch { /* storage is off: the fees last as long as the page */ }
-    this.#changed();
+  #say(text) {
+    this.#said.textContent = text;
   }
 }
+
+const valid = (text) => !text || (FEE.test(text) && Math.abs(Number(text)) <= FEE_MAX);

@@ -1,6 +1,7 @@
 // Number formatting: the same number of decimals within a column, so that digits are aligned.
 
 export const PRICE_DECIMALS_MAX = 12; // of a price on the page
+const FINE_DIGITS = 9; // of a price after fees or a conversion, whose exact text has up to 25
 const NAMED_MAX = 3; // exchanges named in a sentence
 const FEWER_AFTER_MS = 10_000;
 const formats = new Map();
@@ -25,6 +26,12 @@ export function decimals(values, max) {
     if (most >= max) return max;
   }
   return most;
+}
+
+/** The most decimals of the prices of a book: those after fees or conversions are rounded to nine digits. */
+export function decimalsMax({ fine }, price) {
+  if (!fine || !(price > 0)) return PRICE_DECIMALS_MAX;
+  return Math.min(PRICE_DECIMALS_MAX, Math.max(0, FINE_DIGITS - 1 - Math.floor(Math.log10(price))));
 }
 
 /** An amount in a column with this many decimals; an amount that would become 0 is shown as below the smallest one.

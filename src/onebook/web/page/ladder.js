@@ -3,7 +3,7 @@
 // every update, the others in turn, each about once in five seconds.
 
 import { now } from "./clock.js";
-import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
+import { amountDecimals, decimals, decimalsMax, fixed, Places, rounded, unitOf } from "./format.js";
 import { holders, measureIn } from "./holders.js";
 import { hueOf, paint, pickedCount } from "./palette.js";
 import { same, Shares } from "./share.js";
@@ -107,7 +107,7 @@ export class Ladder {
     const bids = book.bids.slice(0, count);
     const asks = book.asks.slice(0, count);
     const all = [...bids, ...asks];
-    const needed = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
+    const needed = decimals(all.map((row) => row.price), decimalsMax(book, all[0]?.price));
     this.#priceDecimals = this.#pricePlaces.of(needed, nowMs);
     const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
     const amounts = unitOf(largest);

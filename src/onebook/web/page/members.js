@@ -11,6 +11,8 @@ import { write } from "./write.js";
 const REASONS = {
   unknown_exchange: "unknown to this service",
   symbol_not_traded: "does not trade this symbol",
+  unknown_fee: "its fee is unknown",
+  no_conversion: "no pair converts its quote",
 };
 
 const EVERY_MS = 1_000; // interval of the figures of a row

@@ -32,9 +32,9 @@ export function followPicks(changed) {
   });
 }
 
-/** The colour of an exchange, or null. */
-export function hueOf(exchange) {
-  return HUES[picked.indexOf(exchange)] ?? null;
+/** The colour of a book's exchange, or null: `kraken:USD` has that of kraken. */
+export function hueOf(book) {
+  return HUES[picked.indexOf(book.split(":", 1)[0])] ?? null;
 }
 
 export const pickedCount = () => picked.filter(Boolean).length;

@@ -2,23 +2,25 @@
 
 import { PriceAges } from "./ages.js";
 import { now } from "./clock.js";
-import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
+import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
+import { age, ago, amountDecimals, decimals, decimalsMax, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
 import { percent } from "./holders.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
+import { Prices } from "./prices.js";
 import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
 const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
-const DEPTH_MIN = 25; // minimum levels requested: depth, shares and crossings need them
+const DEPTH_MIN = 25; // minimum levels requested: depth and shares need them
+const NO_FEES = { "*": "0" }; // of routes and crossings while the fees of the key are unknown
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 1_000; // without an update before the ladder is marked old
 const BUSY_PER_S = 1; // updates per second; above this rate, silence is not a quiet market
@@ -32,6 +34,9 @@ export class Panel {
   #site;
   #unread = null; // the newest update since the last drawing
   #book = null; // the drawn book
+  #reading = {}; // what `readBook` is told of the accepted view
+  #kept = {}; // the accepted choices of prices and step
+  #unknownFees = []; // exchanges that net prices leave out
   #readMs = 0; // when it was read: the time of its points in charts, even after a sleep between two frames
   #undrawn = false; // whether the charts do not have it yet
   #left = [];
@@ -46,10 +51,9 @@ export class Panel {
   answering = true; // whether the connection delivers anything
 
   /**
-   * @param wanted {symbol, group, size, by}: what to show
+   * @param wanted what to show, as `panelOf` has it
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
-   *   session; `options(symbol)`, `times(symbol)`, `feeOf`,
-   *   `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
+   *   session; `options(symbol)`, `times(symbol)`, `fees` of the key, `watches(symbol)` of its alerts, `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
@@ -61,27 +65,41 @@ export class Panel {
     this.rate = new Rate(RATE_WINDOW_MS);
     this.ages = new PriceAges();
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
+    const view = {
+      subscribe: (options) => site.subscribe(this.subscribed, options),
+      unsubscribe: ({ symbol, view: name }) => site.unsubscribe(symbol, name),
+    };
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
-      subscribe: (options) => site.subscribe(this.subscribed, options),
-      unsubscribe: ({ symbol, view }) => site.unsubscribe(symbol, view),
+      view,
       received: (book, step) => this.heat.reach(book, step, now()),
       awaited: () => this.heat.visible,
       changed: (range) => {
         Object.assign(this.wanted, { range });
         this.heat.range = range;
-        this.#followDepth(now());
+        this.#followParts(now());
         site.changed();
       },
     });
     this.history = new History(find(".history"), find(".history-text"));
     this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"), wanted.range);
     this.members = new Members(find(".members tbody"), find(".members-sum"));
-    this.crossed = new Crossed(find(".crossings"), site.feeOf);
+    this.crossed = new Crossed(find(".crossings"), {
+      profit: wanted.profit,
+      view,
+      changed: (profit) => this.#choosePart({ profit }),
+    });
     this.cost = new Cost(find(".cost"), {
       ...wanted,
-      feeOf: site.feeOf,
-      changed: (size, by) => this.#change({ size, by }),
+      feeOf: site.fees.of,
+      view,
+      changed: (size, by) => this.#choosePart({ size, by }),
+    });
+    this.parts = [this.depth, this.cost, this.crossed];
+    this.prices = new Prices(this.element, {
+      counts: site.counts,
+      opened: site.readPairs,
+      changed: (chosen) => this.#change(chosen),
     });
     this.search = new Search(find(".combo"), {
       counts: site.counts,
@@ -115,23 +133,65 @@ export class Panel {
     const kept = this.wanted.by === "notional" && symbol.split("/")[1] === this.wanted.symbol.split("/")[1];
     const { size, by } = kept ? this.wanted : panelOf(symbol);
     this.cost.choose(size, by);
-    this.#change({ symbol, group: "", size, by });
+    this.#change({ symbol, group: "", size, by, quotes: [] });
   }
 
   #change(wanted) {
     Object.assign(this.wanted, wanted);
+    this.#showPrices();
     this.#site.changed();
     this.subscribe();
+  }
+
+  /** Handle a choice that concerns a card alone. */
+  #choosePart(wanted) {
+    Object.assign(this.wanted, wanted);
+    this.#site.changed();
+    this.#followParts(now());
+  }
+
+  /** The options that all views of the panel have. */
+  get #terms() {
+    const { exchanges } = this.#site.options(this.wanted.symbol);
+    const { quotes } = this.wanted;
+    return { exchanges, ...(quotes.length && { quotes }) };
+  }
+
+  /** Those of the levels: after the fees of the key, if they are wanted and known. */
+  get #levelTerms() {
+    const fees = this.wanted.net ? this.#site.fees.option : null;
+    return { ...this.#terms, ...(fees && { fees, net: true }) };
+  }
+
+  /** Show the choice of prices, and what it leaves out. */
+  #showPrices() {
+    const { fees } = this.#site;
+    const { symbol, net } = this.wanted;
+    const basis = fees.settled && !fees.option ? `Before fees: ${fees.problem}` : "";
+    this.prices.choose(symbol, this.wanted);
+    const left = this.#unknownFees.length ? `Left out, because their fee is unknown: ${listOf(this.#unknownFees)}.` : "";
+    this.prices.say(net ? basis || left : "");
+    this.cost.say(basis);
+    this.crossed.say(basis);
+  }
+
+  /** Handle the key's table of fees, which was loaded or changed. */
+  feesChanged() {
+    this.#showPrices();
+    if (this.wanted.net && this.#site.fees.settled) this.subscribe();
+    this.#followParts(now());
   }
 
   /** Request the symbol. The shown one stays subscribed until the new one is accepted. */
   subscribe() {
     const { exchanges, depth, intervalMs } = this.#site.options(this.wanted.symbol);
     if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
-    const { symbol, group, size, by } = this.wanted;
+    const { symbol, group, net } = this.wanted;
+    if (net && !this.#site.fees.settled) return; // until the fees are loaded
+    const terms = this.#levelTerms;
     const before = this.#asked;
     this.#asked = this.#site.subscribe(symbol, {
-      exchanges,
+      ...terms,
       depth: Math.max(depth, DEPTH_MIN),
       interval_ms: intervalMs,
       mode: "delta",
@@ -141,8 +201,8 @@ export class Panel {
       // Horizons make updates a quarter longer. A short ladder rarely reaches one, so it uses those of the depth chart's
       // view, which are up to a second old, or five while the chart is not visible.
       coverage: depth >= FAR_ROWS || Boolean(group),
-      fill: sizes(size, by, group),
       ...(group && { group }),
+      ...(group && !terms.net && { fill: { amounts: [PROBE] } }), // a route has lots, which no probe fits
     });
     // An earlier choice without an answer is no longer shown.
     if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
@@ -158,7 +218,7 @@ export class Panel {
 
   /** Subscribe again, because the options of the page have changed. */
   follow() {
-    if (document.hidden) this.depth.leave();
+    if (document.hidden) this.#leaveParts();
     if (this.#asked) this.subscribe();
   }
 
@@ -166,7 +226,11 @@ export class Panel {
   leave() {
     for (const view of new Set([this.#asked, this.#view])) if (view) this.#site.unsubscribe(view.symbol);
     this.#asked = this.#view = null;
-    this.depth.leave();
+    this.#leaveParts();
+  }
+
+  #leaveParts() {
+    for (const part of this.parts) part.leave();
   }
 
   /** Handle that no exchange is ticked: nothing is subscribed and nothing is shown as live. */
@@ -199,8 +263,22 @@ export class Panel {
       if (before) this.#site.unsubscribe(before);
       this.#newBook();
     }
+    const { group, net, quotes } = this.wanted;
+    if (String(quotes) !== String(this.#kept.quotes) || net !== this.#kept.net) this.#forgetLevels();
+    this.#kept = { group, net, quotes };
+    const { fees } = this.#levelTerms;
+    this.#reading = { binned: Boolean(group), feeOf: fees ? this.#site.fees.of : null, fine: Boolean(fees || quotes.length) };
+    this.#unknownFees = reply.unknown_fee ?? [];
+    this.#write("th.price", fees ? "Net price" : "Price");
+    this.#showPrices();
     this.members.begin(reply.exchanges, reply.rejected ?? [], { keep: before === this.subscribed });
+    this.#followParts(now());
     this.#site.settled(this);
+  }
+
+  /** Forget what is drawn over time: levels of other prices do not continue it. */
+  #forgetLevels() {
+    for (const card of [this.depth, this.heat, this.history]) card.clear();
   }
 
   /** Handle a refusal of the last subscribe; what was shown before stays. */
@@ -212,6 +290,12 @@ export class Panel {
       this.#site.changed();
       if (!this.#site.has(this.subscribed)) this.subscribe(); // a new session
     }
+    else if (this.subscribed) {
+      Object.assign(this.wanted, this.#kept);
+      this.find(".group").value = this.wanted.group;
+      this.#showPrices();
+      this.#site.changed();
+    }
     if (!this.subscribed) this.#newBook("no book");
     const still = kept ? ` Still showing ${this.subscribed}.` : "";
     this.#site.notice(message + still, details.suggestedSymbols, this);
@@ -221,7 +305,8 @@ export class Panel {
   update(view, lateMs) {
     const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
     const coverage = Object.keys(view.coverage).length ? view.coverage : this.depth.coverage;
-    this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges };
+    this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges, ...this.#reading };
+    this.prices.read(view.conversions);
     this.#updatedAt = now();
     this.#lateMs = lateMs;
     this.rate.add(this.#updatedAt);
@@ -232,9 +317,10 @@ export class Panel {
     if (document.hidden) this.#read(this.#updatedAt); // hidden pages draw no frames, but alerts must not wait
   }
 
-  /** Handle an update of the depth chart's view. */
-  deepen(view) {
-    this.depth.update(view, now());
+  /** Handle an update of the view of a card, which is this old. */
+  updatePart(part, view, oldMs) {
+    part.update(view, now(), oldMs);
+    if (part === this.crossed && this.#book) this.#check(now());
     this.draw();
   }
 
@@ -246,7 +332,7 @@ export class Panel {
   set linked(linked) {
     this.#linked = linked;
     if (!linked) {
-      this.depth.leave();
+      this.#leaveParts();
       this.members.lost();
       this.#lost = true;
     } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // was refused before, but may be accepted now
@@ -266,7 +352,9 @@ export class Panel {
     this.#left = [];
     this.#places = new Places();
     this.ages.clear();
-    for (const card of [this.ladder, this.depth, this.heat, this.history, this.crossed, this.cost]) card.clear();
+    this.#unknownFees = [];
+    this.prices.read([]);
+    for (const card of [this.ladder, this.heat, this.history, ...this.parts]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
     this.#tilt(null);
     this.find(".crossed").hidden = true;
@@ -285,6 +373,7 @@ export class Panel {
     this.cost.name(symbol);
     this.crossed.name(symbol);
     this.heat.name(symbol);
+    this.#showPrices();
   }
 
   /** Draw at most once per frame, however fast books arrive. */
@@ -299,13 +388,17 @@ export class Panel {
   }
 
   #read(nowMs) {
-    const book = (this.#book = readBook(this.#unread));
+    this.#book = readBook(this.#unread);
     this.#left = this.#unread.staleExchanges;
     this.#unread = null;
     this.#undrawn = true;
     this.#readMs = nowMs;
-    const { mid_price: mid, spread_percent: spread } = book.stats;
-    const best = () => (book.binned ? undefined : (crossings(book, this.#site.feeOf)[0] ?? null)); // bins hide them
+    this.#check(nowMs);
+  }
+
+  #check(nowMs) {
+    const { mid_price: mid, spread_percent: spread } = this.#book.stats;
+    const best = () => this.crossed.best;
     this.#site.check(this.subscribed, { live: this.#live, mid, spread, left: this.#left, best }, nowMs);
   }
 
@@ -332,9 +425,8 @@ export class Panel {
     if (this.#undrawn) this.history.add(book.stats, this.#readMs);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
-    this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
-    this.crossed.write(nowMs, this.#live);
-    this.cost.show(book, price);
+    this.crossed.write(nowMs, this.#live, book.ages, nowMs - this.#updatedAt + this.#lateMs);
+    this.cost.show(price);
     this.history.write();
     const { depth } = this.#site.options();
     this.#tilt(imbalance(book, depth));
@@ -354,10 +446,11 @@ export class Panel {
   }
 
   /** Returns a price format: the ladder's or, as a binned ladder has too few decimals, that of the exact prices. */
-  #pricer({ binned, stats, fill }, nowMs) {
+  #pricer(book, nowMs) {
+    const { binned, stats } = book;
     if (!binned) return (value, more) => this.ladder.price(value, more);
-    const exact = [stats.best_bid, stats.best_ask, ...[...fill.buy, ...fill.sell].map(({ worst }) => worst)];
-    const places = this.#places.of(decimals(exact.filter((each) => each !== null), PRICE_DECIMALS_MAX), nowMs);
+    const exact = [stats.best_bid, stats.best_ask].filter((each) => each != null);
+    const places = this.#places.of(decimals(exact, decimalsMax(book, exact[0])), nowMs);
     return (value, more = 0) => (value == null ? "—" : fixed(value, places + more));
   }
 
@@ -418,7 +511,7 @@ export class Panel {
     this.history.gap(now());
     this.heat.gap(now());
     this.crossed.withdraw();
-    this.cost.clear();
+    this.cost.withdraw();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
     this.#tilt(null);
     this.#write(".spread", "not live");
@@ -435,15 +528,26 @@ export class Panel {
     this.#write(".age", this.#updatedAt ? ago(ageMs, this.#live) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs, nowMs);
-    this.#followDepth(nowMs);
-    this.crossed.showFigures(nowMs, this.#live);
+    this.#followParts(nowMs);
+    if (this.#book && !this.#withdrawn) this.crossed.showFigures(nowMs, this.#live, this.#book.ages, ageMs);
+    this.prices.showFigures(ageMs);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
     this.heat.advance(nowMs);
   }
 
-  #followDepth(nowMs) {
-    if (!this.#live || !this.#book || !this.subscribed) return;
-    this.depth.follow(nowMs, this.#book.stats.mid_price, this.#site.options().exchanges);
+  /** Subscribe to what the cards need. */
+  #followParts(nowMs) {
+    if (!this.subscribed || this.subscribed !== this.wanted.symbol || !this.#linked) return;
+    const { size, by, profit } = this.wanted;
+    const { intervalMs } = this.#site.options(this.subscribed);
+    const { fees } = this.#site;
+    if (fees.settled) {
+      const terms = { ...this.#terms, fees: fees.option ?? NO_FEES, intervalMs };
+      if (!document.hidden) this.cost.follow({ ...terms, size, by });
+      if (!document.hidden || this.#site.watches(this.subscribed)) this.crossed.follow({ ...terms, profit });
+    }
+    if (!this.#live || !this.#book || document.hidden) return;
+    this.depth.follow(nowMs, this.#book.stats.mid_price, this.#levelTerms, { ...this.#reading, binned: true });
   }
 
   /** The value of everything up to a level; for bins only a bound is known. */
@@ -464,7 +568,10 @@ export class Panel {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";
       const amount = `${fixed(level.total, amountDecimals(level.total))} ${base}`;
-      const shares = level.shares.map(([name, held]) => `${name} ${percent(held / level.amount)}`.trim()).join(", ");
+      const before = (gross) => (gross === undefined ? "" : ` at ${fixed(gross, decimals([gross], PRICE_DECIMALS_MAX))} before its fee`);
+      const shares = level.shares
+        .map(([name, held, gross]) => `${name} ${percent(held / level.amount)}`.trim() + before(gross))
+        .join(", ");
       const unknown = unknownAt(this.#book, side, level.price);
       const least = unknown.length ? "at least " : "";
       text = `${to} ${this.ladder.price(level.price)}: ${least}${amount} for ${this.#worth(level, side, quote, unknown.length)}. Here: ${shares}.`;
@@ -473,12 +580,6 @@ export class Panel {
     this.#write(".readout", text);
     if (spoken) this.#write(".spoken", text);
   }
-}
-
-/** The option `fill`: the size in the box, and with a step the probe from which the best prices are read. */
-function sizes(size, by, group) {
-  const amounts = [...(group ? [PROBE] : []), ...(by === "amount" ? [size] : [])];
-  return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
 }
 
 function spreadText({ spread, mid_price: mid }, price) {

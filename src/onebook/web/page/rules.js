@@ -8,7 +8,7 @@ export const KINDS = ["price", "spread", "crossing", "lost"];
 export const PRICE_MARGIN = 0.0005; // of the threshold price, away from it
 export const SPREAD_MARGIN = 0.1; // of the threshold spread, below it
 export const QUIET_MS = 5_000; // a crossing or absence must be over for this time
-const PERCENT = /^-?\d{1,3}(\.\d{1,6})?$/;
+const PERCENT = /^\d{1,3}(\.\d{1,6})?$/;
 const EXCHANGE = /^[a-z0-9_]{1,32}$/;
 
 /**
@@ -106,10 +106,9 @@ export class Watch {
   crossing({ best }, nowMs) {
     const pair = best();
     if (pair === undefined) return [];
-    const percent = pair ? (100 * pair.left) / pair.buy.price : -Infinity;
-    const on = percent > Number(this.#rule.value);
+    const on = pair !== null && pair.percent > Number(this.#rule.value);
     if (!this.#trigger("").fires(on, !on, nowMs, QUIET_MS)) return [];
-    return [`${this.#rule.symbol} is crossed: buy on ${pair.buy.exchange}, sell on ${pair.sell.exchange}, ${percent.toFixed(4)} % after fees`];
+    return [`${this.#rule.symbol} is crossed: buy on ${pair.buy}, sell on ${pair.sell}, ${pair.percent.toFixed(4)} % after fees`];
   }
 
   lost({ left }, nowMs) {

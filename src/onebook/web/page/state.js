@@ -10,6 +10,11 @@ const SYMBOL_USUAL = "BTC/USDT";
 const THOUSANDS = /^\d{1,3}(,\d{3})+(\.\d+)?$/;
 const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
 
+export const PROFITS = ["0", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]; // minimum of crossings, in percent after fees
+export const QUOTES_MAX = 8; // pooled quote currencies, besides the symbol's own; the service has no more
+const NET = "net"; // prices after fees, in an address
+const QUOTE = /^[A-Z0-9]{1,20}$/;
+
 export const RANGES = ["0.1", "0.5", "1", "2", "5", "all"]; // of the depth chart, in percent of the mid
 const usual = { rate: 5, range: "0.5" };
 
@@ -18,7 +23,8 @@ const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW:
 
 /** What a panel shows for a symbol until the user chooses. */
 export function panelOf(symbol) {
-  return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional", range: usual.range };
+  const size = SIZES[symbol.split("/")[1]] ?? "10000";
+  return { symbol, group: "", size, by: "notional", range: usual.range, net: false, quotes: [], profit: PROFITS[0] };
 }
 
 /** A symbol in the service's spelling, or null. */
@@ -34,13 +40,20 @@ export function sizeOf(text) {
   return DECIMAL.test(plain) ? plain : null;
 }
 
+/** The quote currencies that an address names, without the symbol's own. */
+function quotesOf(text, symbol) {
+  const valid = text.split(",").filter((quote) => QUOTE.test(quote) && quote !== symbol.split("/")[1]);
+  return [...new Set(valid)].slice(0, QUOTES_MAX);
+}
+
 /** Read a fragment; invalid parts keep their defaults. `rows` is the number of levels that fit this screen. */
 export function readState(fragment, { rows }) {
   const given = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (name, allowed, otherwise) =>
     allowed.includes(Number(given.get(name))) ? Number(given.get(name)) : otherwise;
   const column = (name) => given.getAll(name);
-  const [groups, sizes, kinds, ranges] = ["step", "size", "by", "range"].map(column);
+  const [groups, sizes, kinds, ranges, prices, baskets, profits] =
+    ["step", "size", "by", "range", "prices", "quotes", "profit"].map(column);
   const panels = [];
   const ignored = []; // invalid symbols
   const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
@@ -54,6 +67,9 @@ export function readState(fragment, { rows }) {
       size: sizeOf(sizes[at] ?? "") ?? panelOf(symbol).size,
       by: kinds[at] === "amount" ? "amount" : "notional",
       range: RANGES.includes(ranges[at]) ? ranges[at] : usual.range,
+      net: prices[at] === NET,
+      quotes: quotesOf(baskets[at] ?? "", symbol),
+      profit: PROFITS.includes(profits[at]) ? profits[at] : PROFITS[0],
     });
   });
   const exchanges = given.get("exchanges");
@@ -71,11 +87,15 @@ export function readState(fragment, { rows }) {
 /** Write the fragment of a state. */
 export function writeState({ rows, rowsUsual, rate, exchanges, panels }) {
   const given = new URLSearchParams();
-  const columns = [["symbol", "symbol"], ["step", "group"], ["size", "size"], ["by", "by"], ["range", "range"]];
-  for (const [name, member] of columns) {
-    const same = panels.every((panel) => panel[member] === panelOf(panel.symbol)[member]);
+  const columns = [
+    ["symbol", ({ symbol }) => symbol], ["step", ({ group }) => group], ["size", ({ size }) => size], ["by", ({ by }) => by],
+    ["range", ({ range }) => range], ["prices", ({ net }) => (net ? NET : "")], ["quotes", ({ quotes }) => quotes.join()],
+    ["profit", ({ profit }) => profit],
+  ];
+  for (const [name, text] of columns) {
+    const same = panels.every((panel) => text(panel) === text(panelOf(panel.symbol)));
     if (name === "symbol" ? panels.length > 1 || panels[0].symbol !== SYMBOL_USUAL : !same) {
-      for (const panel of panels) given.append(name, panel[member]);
+      for (const panel of panels) given.append(name, text(panel));
     }
   }
   if (rows !== rowsUsual) given.set("levels", rows);
