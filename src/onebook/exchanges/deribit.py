@@ -80,6 +80,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -266,6 +267,7 @@ INSTRUMENTS: Final = ListReader(
     tick="tick_size",
     lot="min_trade_amount",
     least_amount="min_trade_amount",
+    taker=FeeColumn("taker_commission", fraction=True),
 )
 
 

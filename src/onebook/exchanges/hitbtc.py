@@ -61,6 +61,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -165,6 +166,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("working",)},
     tick="tick_size",
     lot="quantity_increment",
+    taker=FeeColumn("take_rate", fraction=True),
 )
 
 BOOKS: Final = BookChannel(

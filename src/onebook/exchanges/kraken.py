@@ -53,6 +53,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -181,6 +182,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="lot_decimals",
     least_amount="ordermin",
     least_notional="costmin",
+    taker=FeeColumn("fees"),
 )
 
 BOOKS: Final = BookChannel(

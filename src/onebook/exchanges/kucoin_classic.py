@@ -74,6 +74,7 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     ExchangeReady,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Join,
@@ -88,6 +89,7 @@ from onebook.exchanges.kit import (
     SlowDown,
     control_reader,
     decode,
+    fee_pages,
     join_by_rest,
     short,
     text_in,
@@ -242,6 +244,11 @@ INSTRUMENTS: Final = ListReader(
     lot="baseIncrement",
     least_amount="baseMinSize",
     least_notional="minFunds",
+    taker=FeeColumn(
+        "feeCategory",
+        classes=fee_pages()["kucoin"].classes,
+        factor="takerFeeCoefficient",
+    ),
 )
 
 BOOKS: Final = BookChannel(

@@ -69,6 +69,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Join,
@@ -162,6 +163,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="baseAssetPrecision",
     least_amount="baseSizePrecision",
     least_notional="quoteAmountPrecision",
+    taker=FeeColumn("takerCommission", fraction=True),
 )
 
 BOOKS: Final = BookChannel(

@@ -76,6 +76,7 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     FastChannel,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Limit,
@@ -236,6 +237,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="stockPrec",
     least_amount="minAmount",
     least_notional="minTotal",
+    taker=FeeColumn("takerFee"),
 )
 
 BOOKS: Final = BookChannel(

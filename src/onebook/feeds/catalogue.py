@@ -12,18 +12,20 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
+from datetime import date
 from functools import partial
 from typing import Final, Self
 
 from msgspec.structs import force_setattr, replace
 
 from onebook import metrics
-from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.clock import SYSTEM_CLOCK, Clock, day_of
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import currencies
 from onebook.exchanges.kit.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.kit.listing import sound
+from onebook.exchanges.kit.published import PublishedFee, published_fee
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
@@ -143,6 +145,7 @@ class Catalogue:
         self.on_gone: Signal[[Instrument, Reason]] = Signal()
         self.on_back: Signal[[Instrument]] = Signal()
         self.on_read: Signal[[str]] = Signal()
+        self.read_on: dict[str, date] = {}  # day (UTC) of the last successful read, by exchange
         self._exchanges = dict(exchanges)
         self._rest = rest
         self._library = library
@@ -229,6 +232,13 @@ class Catalogue:
         """Return whether the list of `exchange` has ever been read."""
         return exchange in self._listed
 
+    def published_fee(self, exchange: str, symbol: str) -> PublishedFee | None:
+        """Return the published taker fee of a listed pair; None if it is unknown."""
+        instrument = self.instrument(exchange, symbol)
+        if instrument is None:
+            return None
+        return published_fee(instrument, self.read_on.get(exchange), day_of(self._clock.wall_ms()))
+
     def unread(self) -> set[str]:
         """Return the exchanges in use whose instrument list has not been read yet."""
         return self._exchanges.keys() - self._listed.keys()
@@ -309,6 +319,7 @@ class Catalogue:
         except ProtocolError as error:
             return self._failed(exchange.name, f"invalid list: {error.reason}.")
         left_out = self.update(exchange.name, instruments)
+        self.read_on[exchange.name] = day_of(self._clock.wall_ms())
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
@@ -393,7 +404,7 @@ def follow(instrument: Instrument, new: Instrument) -> None:
     The only function that changes a frozen value, because its holders compare it by identity and
     need current fields.
     """
-    for field in ("tick", "lot", "status", "scales"):
+    for field in ("tick", "lot", "status", "scales", "least_amount", "least_notional", "taker_fee"):
         force_setattr(instrument, field, getattr(new, field))
 
 

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
+from onebook.exchanges.kit import published
+from onebook.exchanges.kit.published import PUBLISHED_OLD_DAYS
 from onebook.fill import AVERAGE_DIGITS
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import Symbol
@@ -140,6 +142,27 @@ class Options(_Options):  # type: ignore[misc]
         )
 
 
+class PublishedFee(Struct, frozen=True, omit_defaults=True):
+    """The base taker fee of a pair that the exchange states itself."""
+
+    exchange: Annotated[str, about("Its name.", "kraken")]
+    symbol: Symbol
+    percent: Annotated[str, about("The fee in percent, as decimal text.", "0.4")]
+    source: Annotated[
+        Literal["instruments", "page"],
+        about("instruments: the exchange's list of pairs, read hourly; page: a page of its site."),
+    ]
+    date: Annotated[str, about("The day of that reading, or the date of the page.", "2026-11-27")]
+    page: Annotated[str | UnsetType, about("The address of the page.")] = UNSET
+    old: Annotated[bool, about(f"Whether that is over {PUBLISHED_OLD_DAYS} days ago.")] = False
+
+    @classmethod
+    def of(cls, exchange: str, symbol: str, fee: published.PublishedFee) -> "PublishedFee":
+        """Return the description of a fee."""
+        day, page = fee.day.isoformat(), fee.page or UNSET
+        return cls(exchange, symbol, fee.percent, fee.source, day, page, fee.old)
+
+
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
     """The subscription was accepted; updates follow."""
 
@@ -158,6 +181,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     unknown_fee: Annotated[
         tuple[str, ...] | UnsetType,
         about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
+    ] = UNSET
+    published_fees: Annotated[
+        tuple[PublishedFee, ...] | UnsetType,
+        about('With fees "published": the fee of each book of the view, and where it is from.'),
     ] = UNSET
     number: Number = UNSET
     view: View = UNSET

@@ -91,6 +91,8 @@ class RemoteCatalogue(Catalogue):
     def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
         """Apply a complete list."""
         self.facts[exchange] = page.depth, page.levels_max
+        if page.read_on is not None:
+            self.read_on[exchange] = page.read_on
         self.update(exchange, lists.instruments_of(exchange, rows))
         self.note_complete()
 

@@ -1,6 +1,7 @@
 """Instrument lists between nodes: digests in heartbeats, pages on request. Sans-I/O."""
 
 from collections.abc import Sequence
+from datetime import date
 from hashlib import blake2b
 from typing import Annotated, Final
 
@@ -35,13 +36,14 @@ class Row(Struct, frozen=True, array_like=True):
     scales: tuple[Decimals, Decimals]
     least_amount: str
     least_notional: str
+    taker_fee: str = ""  # with a default, because earlier versions do not send it
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
     """A page of a list, and facts that a gateway needs about the exchange's books.
 
     `depth` is the number of levels per side that the channel keeps in sync (0: all), `levels_max`
-    the number that the books hold.
+    the number that the books hold. `read_on` is the day on which the list was read.
     """
 
     digest: str
@@ -49,6 +51,7 @@ class ListPage(Struct, frozen=True, kw_only=True):
     pages: Annotated[int, Meta(ge=1, le=PAGES_MAX)]
     depth: Annotated[int, Meta(ge=0, le=LEVELS_MAX)]
     levels_max: Annotated[int, Meta(ge=1, le=LEVELS_MAX)]
+    read_on: date | None = None
 
 
 _request = PayloadReader(ListRequest, bytes_max=REQUEST_BYTES_MAX)
@@ -58,11 +61,19 @@ _page = PayloadReader(ListPage)
 class PublishedList:
     """An exchange's list as last read by this node."""
 
-    def __init__(self, instruments: Sequence[Instrument], *, depth: int, levels_max: int) -> None:
+    def __init__(
+        self,
+        instruments: Sequence[Instrument],
+        *,
+        depth: int,
+        levels_max: int,
+        read_on: date | None = None,
+    ) -> None:
         self._rows = sorted(map(_row, instruments), key=lambda row: (row.symbol, row.native))
         self._depth = depth
         self._levels_max = levels_max
-        facts = msgpack.encode((self._rows, depth, levels_max))
+        self._read_on = read_on
+        facts = msgpack.encode((self._rows, depth, levels_max, read_on))
         self.digest = blake2b(facts, digest_size=8).hexdigest()
 
     def page(self, number: int) -> bytes:
@@ -75,6 +86,7 @@ class PublishedList:
                 pages=max(1, -(-len(self._rows) // PAGE_ROWS)),
                 depth=self._depth,
                 levels_max=self._levels_max,
+                read_on=self._read_on,
             )
         )
 
@@ -117,6 +129,7 @@ def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:
             row.scales,
             row.least_amount,
             row.least_notional,
+            row.taker_fee,
         )
         for row in rows
     ]
@@ -134,4 +147,5 @@ def _row(each: Instrument) -> Row:
         each.scales,
         each.least_amount,
         each.least_notional,
+        each.taker_fee,
     )

@@ -1,6 +1,6 @@
 """Crossings of a stream: the pairs of exchanges that cross after fees, and how long they last."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -9,7 +9,6 @@ from onebook.core import View
 from onebook.crossings import Crossing, CrossingReport, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL, decimal_text
-from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
 
@@ -36,8 +35,7 @@ class CrossingView:
         "_view",
     )
 
-    def __init__(self, names: Sequence[str], least: str, fees: Mapping[str, str]) -> None:
-        percents = [fees[exchange_of(name)] for name in names]
+    def __init__(self, names: Sequence[str], least: str, percents: Sequence[str]) -> None:
         self._names = names
         self._least = least
         self._fee_scale, self._factors = fee_factors(percents)

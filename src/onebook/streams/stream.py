@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import LEVELS_MAX, View
 from onebook.model import GIB_BYTES
-from onebook.streams.basket import BasketMembers, Lookup, exchange_of
+from onebook.streams.basket import BasketMembers, Lookup, percents_of
 from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView
 from onebook.streams.fill import FILL_LEVELS_MAX, FillView, RouteView
 from onebook.streams.members import StreamMembers
@@ -401,23 +401,23 @@ def _view(key: StreamKey) -> View:
 
 
 def _percents(key: StreamKey) -> list[str]:
-    """Return the fee of each exchange of a net view."""
+    """Return the fee of each member of a view with fees."""
     fees = key.options.fees
-    assert isinstance(fees, dict)  # `net` needs fees, and a key has the table itself
-    return [fees[exchange_of(name)] for name in key.exchanges]
+    assert isinstance(fees, dict)  # a key has the table itself
+    return percents_of(fees, key.exchanges, key.symbol)
 
 
 def _fills(key: StreamKey) -> FillView | RouteView | None:
     sizes, fees = key.options.fill, key.options.fees
     if sizes is None:
         return None
-    if not isinstance(fees, dict):  # None: a key has the table itself
+    if fees is None:
         return FillView(key.exchanges, sizes)
-    return RouteView(key.exchanges, sizes, fees)
+    return RouteView(key.exchanges, sizes, _percents(key))
 
 
 def _crossings(key: StreamKey) -> CrossingView | None:
     least, fees = key.options.crossings, key.options.fees
-    if least is None or not isinstance(fees, dict):
+    if least is None or fees is None:
         return None
-    return CrossingView(key.exchanges, least, fees)
+    return CrossingView(key.exchanges, least, _percents(key))
