@@ -6,6 +6,7 @@ table does not name. An exchange without a fee has no net price: a missing fee n
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -41,6 +42,23 @@ class ExchangeFees(NamedTuple):
 
     known: TakerFees
     unknown: tuple[str, ...]
+
+
+class PublishedFee(NamedTuple):
+    """The base taker fee of a pair that the exchange states itself.
+
+    `percent` is decimal text; `source` is "instruments" (the exchange's list of pairs, read on
+    `date`) or "page" (`page` is its address, `date` its date); `old` is whether `date` is more than
+    180 days ago.
+    """
+
+    exchange: str
+    symbol: str
+    percent: str
+    source: str
+    date: date
+    page: str = ""
+    old: bool = False
 
 
 def fee_table(fees: Mapping[str, str]) -> TakerFees:

@@ -111,7 +111,7 @@ async def test_a_published_fee_has_the_day_on_which_the_list_was_read():
     assert not await catalogue.load(catalogue._exchanges["toy"])
     fee = catalogue.published_fee("toy", "BTC/USD")
     assert fee is not None
-    assert (fee.percent, fee.day, fee.old) == ("0.25", date(1970, 1, 2), True)
+    assert (fee.percent, fee.date, fee.old) == ("0.25", date(1970, 1, 2), True)
     assert catalogue.published_fee("toy", "ETH/USD") is None
 
 

@@ -18,8 +18,7 @@ from gateway.conversation import (
     assert_error,
 )
 from onebook.core import MEMBERS_MAX, View
-from onebook.exchanges.kit.published import PublishedFee
-from onebook.fees import fee_table
+from onebook.fees import PublishedFee, fee_table
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
@@ -543,23 +542,23 @@ def test_the_table_of_the_key_is_that_of_the_key_when_the_view_was_opened(alice)
     assert reply["unknown_fee"] == ["kraken"]
 
 
-def published(percent, page="", *, old=False):
+def published(exchange, symbol, percent, page="", *, old=False):
     source = "page" if page else "instruments"
-    return PublishedFee(percent, source, date(2026, 3, 26), page, old)
+    return PublishedFee(exchange, symbol, percent, source, date(2026, 3, 26), page, old)
 
 
 @pytest.fixture
 def stated(listed, monkeypatch):
     """Published fees: of kraken they differ by pair, of okx all are equal."""
-    fees = {
-        ("kraken", "BTC/USDT"): published("0.4"),
-        ("kraken", "BTC/USDC"): published("0.4"),
-        ("kraken", "USDC/USDT"): published("0.2"),
-        ("okx", "BTC/USDT"): published("0.1", "https://okx.com/fees", old=True),
-        ("okx", "BTC/USDC"): published("0.1", "https://okx.com/fees", old=True),
-    }
-    for pair, fee in fees.items():
-        monkeypatch.setitem(PUBLISHED, pair, fee)
+    page = "https://okx.com/fees"
+    for fee in (
+        published("kraken", "BTC/USDT", "0.4"),
+        published("kraken", "BTC/USDC", "0.4"),
+        published("kraken", "USDC/USDT", "0.2"),
+        published("okx", "BTC/USDT", "0.1", page, old=True),
+        published("okx", "BTC/USDC", "0.1", page, old=True),
+    ):
+        monkeypatch.setitem(PUBLISHED, (fee.exchange, fee.symbol), fee)
 
 
 @pytest.mark.usefixtures("stated")

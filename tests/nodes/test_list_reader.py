@@ -152,7 +152,7 @@ def test_the_day_of_reading_and_the_fees_are_part_of_a_list():
     catalogue = RemoteCatalogue(rest=None, settings=FeedSettings(exchanges=["kraken"]))
     catalogue.received("kraken", page, page.rows)
     fee = catalogue.published_fee("kraken", "BTC/USD")
-    assert (fee.percent, fee.day) == ("0.4", date(2026, 11, 27))
+    assert (fee.percent, fee.date) == ("0.4", date(2026, 11, 27))
 
 
 def test_a_list_of_an_earlier_version_has_neither_day_nor_fees():

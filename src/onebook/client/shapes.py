@@ -6,7 +6,7 @@ EVERY stands for all names; [shape] for a list; or a function that returns the f
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Any, NoReturn
@@ -207,6 +207,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "exchanges?": [str],
             "number?": int,
             "rejected?": [{"exchange": str, "reason": str}],
+            "published_fees?": [_PUBLISHED],
         },
         "server_shutdown": {"reconnect_in_ms": NUMBER},
         "exchanges_data": _DATA,
@@ -216,6 +217,23 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "subscription_error": _ERROR,
         "data_limit_exceeded": _ERROR,
     }
+
+
+def _day(value: Any) -> str | None:
+    """Check a date, such as 2026-11-27."""
+    try:
+        date.fromisoformat(value)
+    except (TypeError, ValueError):
+        return " is not a date"
+    return None
+
+
+_PUBLISHED = {
+    **dict.fromkeys(("exchange", "symbol", "percent", "source"), str),
+    "date": _day,
+    "page?": str,
+    "old?": bool,
+}
 
 
 def _level_of(*, split: bool) -> Callable[[Any], str | None]:

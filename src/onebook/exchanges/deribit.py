@@ -293,6 +293,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://www.deribit.com",
     instruments_path="/api/v2/public/get_instruments?currency=any&kind=spot",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=100,

@@ -267,6 +267,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.gateio.ws",
     instruments_path="/api/v4/spot/currency_pairs",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=100,

@@ -186,6 +186,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.hitbtc.com",
     instruments_path="/api/3/public/symbol",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=0,

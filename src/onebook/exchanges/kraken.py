@@ -196,6 +196,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.kraken.com",
     instruments_path="/0/public/AssetPairs",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=0,

@@ -275,6 +275,7 @@ CLASSIC: Final = Exchange(
     rest_url="https://api.kucoin.com",
     instruments_path="/api/v2/symbols",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(SeededEngine, BOOKS),
     connect=Connect("POST", "/api/v1/bullet-public", address, weight=10),
     depth=0,

@@ -182,6 +182,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.mexc.com",
     instruments_path="/api/v3/exchangeInfo",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=10,

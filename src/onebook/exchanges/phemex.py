@@ -256,6 +256,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.phemex.com",
     instruments_path="/public/products",
     parse_instruments=parse_instruments,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=20,

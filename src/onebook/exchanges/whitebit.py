@@ -258,6 +258,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://whitebit.com",
     instruments_path="/api/v4/public/markets",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     interval_ms=100,

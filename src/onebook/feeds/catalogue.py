@@ -25,9 +25,10 @@ from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import currencies
 from onebook.exchanges.kit.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.kit.listing import sound
-from onebook.exchanges.kit.published import PublishedFee, published_fee
+from onebook.exchanges.kit.published import published_fee
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.fees import PublishedFee
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
@@ -238,6 +239,12 @@ class Catalogue:
         if instrument is None:
             return None
         return published_fee(instrument, self.read_on.get(exchange), day_of(self._clock.wall_ms()))
+
+    def published_fees(self, symbol: str) -> tuple[list[PublishedFee], list[str]]:
+        """Return the published taker fees of a symbol, and the exchanges that have none."""
+        fees = {name: self.published_fee(name, symbol) for name in sorted(self.exchanges(symbol))}
+        known = [fee for fee in fees.values() if fee is not None]
+        return known, [name for name, fee in fees.items() if fee is None]
 
     def unread(self) -> set[str]:
         """Return the exchanges in use whose instrument list has not been read yet."""

@@ -13,9 +13,17 @@ from msgspec.structs import replace
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
-from onebook.exchanges.kit.published import PublishedFee
 from onebook.feeds import Catalogue
-from onebook.fees import NO_FEES, OTHERS, PUBLISHED, TakerFees, fee_of, least_profit, named_table
+from onebook.fees import (
+    NO_FEES,
+    OTHERS,
+    PUBLISHED,
+    PublishedFee,
+    TakerFees,
+    fee_of,
+    least_profit,
+    named_table,
+)
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
@@ -192,7 +200,7 @@ class Resolved(NamedTuple):
     key: StreamKey
     rejected: list[replies.Rejected]
     unknown_fee: tuple[str, ...] = ()  # exchanges or books left out of a view with fees
-    published: tuple[replies.PublishedFee, ...] | None = None  # of `fees: "published"`
+    published: tuple[replies.StatedFee, ...] | None = None  # of `fees: "published"`
 
 
 def stream_key(
@@ -350,13 +358,13 @@ def _used_fees(
 
 def _stated(
     directory: Directory, books: set[Book], steps: Sequence[ConversionStep]
-) -> tuple[replies.PublishedFee, ...]:
+) -> tuple[replies.StatedFee, ...]:
     """Describe the published fees of books and conversions."""
     converting = {(exchange, step.symbol) for step in steps for exchange in step.through}
     return tuple(
-        replies.PublishedFee.of(exchange, pair, fee)
-        for exchange, pair in sorted(books | converting)
-        if (fee := directory.published_fee(exchange, pair)) is not None
+        replies.StatedFee.of(fee)
+        for book in sorted(books | converting)
+        if (fee := directory.published_fee(*book)) is not None
     )
 
 

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
-from onebook.exchanges.kit import published
 from onebook.exchanges.kit.published import PUBLISHED_OLD_DAYS
+from onebook.fees import PublishedFee
 from onebook.fill import AVERAGE_DIGITS
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import Symbol
@@ -142,7 +142,7 @@ class Options(_Options):  # type: ignore[misc]
         )
 
 
-class PublishedFee(Struct, frozen=True, omit_defaults=True):
+class StatedFee(Struct, frozen=True, omit_defaults=True):
     """The base taker fee of a pair that the exchange states itself."""
 
     exchange: Annotated[str, about("Its name.", "kraken")]
@@ -157,10 +157,9 @@ class PublishedFee(Struct, frozen=True, omit_defaults=True):
     old: Annotated[bool, about(f"Whether that is over {PUBLISHED_OLD_DAYS} days ago.")] = False
 
     @classmethod
-    def of(cls, exchange: str, symbol: str, fee: published.PublishedFee) -> "PublishedFee":
+    def of(cls, fee: PublishedFee) -> "StatedFee":
         """Return the description of a fee."""
-        day, page = fee.day.isoformat(), fee.page or UNSET
-        return cls(exchange, symbol, fee.percent, fee.source, day, page, fee.old)
+        return cls(**fee._asdict() | {"date": fee.date.isoformat(), "page": fee.page or UNSET})
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -183,7 +182,7 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
         about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
     ] = UNSET
     published_fees: Annotated[
-        tuple[PublishedFee, ...] | UnsetType,
+        tuple[StatedFee, ...] | UnsetType,
         about('With fees "published": the fee of each book of the view, and where it is from.'),
     ] = UNSET
     number: Number = UNSET

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from contract.venue import START, list_body
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import FeeColumn, fee_pages
 from onebook.exchanges.kit.published import PUBLISHED_OLD_DAYS, published_fee
 from onebook.fees import fee_text
 from onebook.model import Instrument
+from onebook.simulator import DIALECTS
+from onebook.simulator.kit import ExchangeBoard
 
 TODAY = date(2026, 11, 27)
 KRAKEN = {"wsname": "ETH/XBT", "status": "online"}
@@ -123,7 +126,7 @@ def test_a_fee_of_a_list_has_the_day_of_its_reading() -> None:
     assert published_fee(pair, None, TODAY) is None
     fee = published_fee(pair, TODAY, TODAY)
     assert fee is not None
-    assert (fee.percent, fee.source, fee.day, fee.page, fee.old) == (
+    assert (fee.percent, fee.source, fee.date, fee.page, fee.old) == (
         "0.4", "instruments", TODAY, "", False
     )  # fmt: skip
 
@@ -138,12 +141,21 @@ def test_a_fee_is_old_after_180_days() -> None:
     for days, old in ((PUBLISHED_OLD_DAYS, False), (PUBLISHED_OLD_DAYS + 1, True)):
         fee = published_fee(pair, None, written + timedelta(days))
         assert fee is not None
-        assert (fee.percent, fee.day, fee.old) == ("0.07", written, old)
+        assert (fee.percent, fee.date, fee.old) == ("0.07", written, old)
 
 
 @pytest.mark.parametrize("symbol", ["USDT/USDC", "HYPE/USDH"])
 def test_a_pair_whose_fee_the_page_leaves_open_has_none(symbol: str) -> None:
     assert published_fee(Instrument("hyperliquid", symbol, "@1"), None, TODAY) is None
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_a_simulated_list_states_fees_if_the_exchange_does(name: str) -> None:
+    dialect = DIALECTS[name]
+    board = ExchangeBoard(dialect.listings, {}, rules=dialect.rules)
+    body = list_body(EXCHANGES[name], dialect(board), START)
+    found = EXCHANGES[name].parse_instruments(body)
+    assert {bool(each.taker_fee) for each in found} == {EXCHANGES[name].lists_fees}
 
 
 def test_pages_are_of_the_exchanges_and_their_fees_are_canonical() -> None:

@@ -9,11 +9,12 @@ import tomllib
 from datetime import date
 from functools import cache
 from importlib import resources
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from onebook.fees import PublishedFee
 from onebook.model import Instrument
 
 PUBLISHED_OLD_DAYS: Final = 180  # after which a fee is marked as old
@@ -36,29 +37,16 @@ class FeePage(Struct, frozen=True, forbid_unknown_fields=True):
         return next((self.pairs[name] for name in names if name in self.pairs), self.taker)
 
 
-class PublishedFee(Struct, frozen=True):
-    """A published taker fee of one pair.
-
-    Args:
-        percent: The fee in percent, as decimal text.
-        source: "instruments" (the exchange's list) or "page".
-        day: When the list was read, or the date of the page.
-        page: The address of the page; "" for a list.
-        old: Whether `day` is more than `PUBLISHED_OLD_DAYS` ago.
-    """
-
-    percent: str
-    source: Literal["instruments", "page"]
-    day: date
-    page: str
-    old: bool
-
-
 @cache
 def fee_pages() -> dict[str, FeePage]:
     """Return the pages of `fees.toml` by exchange."""
     text = resources.files(__package__).joinpath("fees.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, FeePage])
+
+
+def is_old_fee(day: date, today: date) -> bool:
+    """Return whether a fee of this day is marked as old."""
+    return (today - day).days > PUBLISHED_OLD_DAYS
 
 
 def published_fee(instrument: Instrument, read_on: date | None, today: date) -> PublishedFee | None:
@@ -72,9 +60,11 @@ def published_fee(instrument: Instrument, read_on: date | None, today: date) -> 
     if not percent or day is None:
         return None
     return PublishedFee(
+        exchange=instrument.exchange,
+        symbol=instrument.symbol,
         percent=percent,
         source="instruments" if page is None else "page",
-        day=day,
+        date=day,
         page="" if page is None else page.page,
-        old=(today - day).days > PUBLISHED_OLD_DAYS,
+        old=is_old_fee(day, today),
     )

@@ -189,7 +189,10 @@ const SHAPES = {
   exchange_status: object({ symbol: faults.text, "view?": faults.text, exchange: faults.text, state: faults.text }),
   aggregated_subscription_response: object({
     symbol: faults.text, "view?": faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
-    "number?": faults.whole, "exchanges?": list(faults.text),
+    "number?": faults.whole, "exchanges?": list(faults.text), "published_fees?": list(object({
+      exchange: faults.text, symbol: faults.text, percent: faults.text, source: faults.text, date: faults.text,
+      "page?": faults.text, "old?": faults.flag,
+    })),
   }),
   server_shutdown: object({ reconnect_in_ms: faults.number }),
   exchanges_data: DATA,
@@ -557,6 +560,7 @@ export class View {
     this.symbol = symbol;
     this.view = view; // name of this view, if the symbol has several
     this.rejected = {}; // requested exchanges that are not served, with the reason
+    this.publishedFees = []; // with fees: "published", the fee of each book
     this.lose(null);
   }
 
@@ -1324,6 +1328,7 @@ export class Session {
     found.options = found.next ?? found.options;
     found.next = null;
     found.view.rejected = Object.fromEntries((message.rejected ?? []).map((each) => [each.exchange, each.reason]));
+    found.view.publishedFees = message.published_fees ?? [];
     this.handlers.accepted(found.view, message);
   }
 
