@@ -4,6 +4,7 @@ A new key is printed once, alone on standard output so that scripts can read it;
 standard error.
 """
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -247,7 +248,8 @@ def fees(
 def _print_published(as_json: bool) -> None:
     """Print the source of each exchange's published fee, and the exchanges without one."""
     today = day_of(now_ms())
-    stated, unknown = [], []
+    stated: list[tuple[str, str, str, date | None, bool]] = []
+    unknown = []
     for name, exchange in sorted(EXCHANGES.items()):
         page = fee_pages().get(name)
         if page is not None:
