@@ -133,6 +133,28 @@ export interface Crossing {
   percent?: string;
   buyAgeMs?: number;
   sellAgeMs?: number;
+  /** Whether the coin can be moved from `buy` to `sell`; absent while it is unknown for both. */
+  transferable?: Transferable;
+}
+
+/** Whether a coin can be moved between two exchanges; null is unknown. */
+export interface Transferable {
+  coin: string;
+  /** false: an exchange does not allow it; true: a network of the same name is open on both. */
+  possible: boolean | null;
+  buy: CoinTransfer | null;
+  sell: CoinTransfer | null;
+}
+
+/** Deposits and withdrawals of a coin on one exchange; null is unknown. */
+export interface CoinTransfer {
+  /** The library that read them. */
+  via: string;
+  readAtMs: number;
+  deposit: boolean | null;
+  withdraw: boolean | null;
+  /** Fees in the coin, as decimal text. */
+  networks: { network: string; deposit: boolean | null; withdraw: boolean | null; withdrawFee: string | null }[];
 }
 
 /** How some books of a view with the option `quotes` are converted. */

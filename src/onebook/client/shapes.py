@@ -11,7 +11,10 @@ from decimal import Decimal
 from types import NoneType
 from typing import Any, NoReturn
 
+from msgspec import ValidationError, convert
+
 from onebook.client.failures import Unavailable
+from onebook.transfers import Transferable
 
 EVERY = "*"
 NUMBER = (int, Decimal)
@@ -132,6 +135,16 @@ _ROUTES = [
         "split": [{**_PART, "fee": NUMBER, "limit": NUMBER}],
     }
 ]
+
+
+def _transferable(value: Any) -> str | None:
+    try:
+        convert(value, Transferable)
+    except ValidationError as error:
+        return f": {error}"
+    return None
+
+
 _CROSSING = {
     "phase": str,
     "buy": str,
@@ -141,6 +154,7 @@ _CROSSING = {
     **{f"{name}?": NUMBER for name in ("gross", "profit", "percent")},
     "buy_age_ms?": int,
     "sell_age_ms?": int,
+    "transferable?": _transferable,
 }
 _MAYBE_INT = (int, NoneType)
 _CONVERSION = {

@@ -11,6 +11,8 @@ from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
+from msgspec import convert
+
 from onebook.client.packed import CHECKSUM_LEVELS, PackedBook
 from onebook.client.shapes import exact
 from onebook.clock import iso_us
@@ -38,6 +40,7 @@ from onebook.orderbook import (
     only_exchange,
 )
 from onebook.routes import Route, RoutePart
+from onebook.transfers import Transferable
 
 LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
@@ -416,7 +419,14 @@ def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
         return CrossingReport(*named, None, None, None)
     figures = (Decimal(raw[name]) for name in Crossing._fields[2:])
     crossing = Crossing(raw["buy"], raw["sell"], *figures)
-    return CrossingReport(*named, crossing, raw["buy_age_ms"], raw["sell_age_ms"])
+    moved = raw.get("transferable")
+    return CrossingReport(
+        *named,
+        crossing,
+        raw["buy_age_ms"],
+        raw["sell_age_ms"],
+        None if moved is None else convert(moved, Transferable),
+    )
 
 
 def _conversion(raw: Mapping[str, Any]) -> ConversionReport:

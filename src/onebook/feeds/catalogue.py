@@ -29,13 +29,15 @@ from onebook.exchanges.kit.published import published_fee
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.fees import PublishedFee
-from onebook.model import Instrument, InstrumentStatus, Reason
+from onebook.model import HOUR_MS, Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
+from onebook.transfers import CoinTransfer
 
 LIST_WEIGHT: Final = 20  # highest request weight of a list (binance exchangeInfo)
 log = logging.getLogger("onebook.feeds")
 
+TRANSFERS_OLD_MS: Final = 3 * HOUR_MS  # they are read hourly
 START_S: Final = 20.0  # timeout of `first_read`
 SPREAD: Final = 0.1  # random part of the reload period
 CANDIDATES_MAX: Final = 100  # symbols considered for a suggestion
@@ -147,6 +149,8 @@ class Catalogue:
         self.on_back: Signal[[Instrument]] = Signal()
         self.on_read: Signal[[str]] = Signal()
         self.read_on: dict[str, date] = {}  # day (UTC) of the last successful read, by exchange
+        # Transfers of coins by exchange and coin, if a `TransferReader` reads them.
+        self.transfers: dict[str, Mapping[str, CoinTransfer]] = {}
         self._exchanges = dict(exchanges)
         self._rest = rest
         self._library = library
@@ -239,6 +243,18 @@ class Catalogue:
         if instrument is None:
             return None
         return published_fee(instrument, self.read_on.get(exchange), day_of(self._clock.wall_ms()))
+
+    def transferred(self, exchange: str, coins: Mapping[str, CoinTransfer]) -> None:
+        """Replace the transfers of the coins of an exchange."""
+        self.transfers[exchange] = coins
+        self.on_read(exchange)
+
+    def transfer(self, exchange: str, coin: str) -> CoinTransfer | None:
+        """Return the transfers of a coin; None if they are unknown or have not been read lately."""
+        found = self.transfers.get(exchange, {}).get(coin)
+        if found is None or self._clock.wall_ms() - found.read_at_ms > TRANSFERS_OLD_MS:
+            return None
+        return found
 
     def published_fees(self, symbol: str) -> tuple[list[PublishedFee], list[str]]:
         """Return the published taker fees of a symbol, and the exchanges that have none."""

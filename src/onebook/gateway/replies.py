@@ -585,6 +585,41 @@ class MemberTimes(Struct, frozen=True):
     ]
 
 
+class NetworkState(Struct, frozen=True):
+    """A network of a coin on one exchange; null is unknown."""
+
+    network: Annotated[str, about("Its name in the library that read it.", "TRC20")]
+    deposit: Annotated[bool | None, about("Whether deposits are open.", True)]
+    withdraw: Annotated[bool | None, about("Whether withdrawals are open.", True)]
+    withdraw_fee: Annotated[float | None, about("The fee of a withdrawal, in the coin.", 1.5)]
+
+
+class CoinState(Struct, frozen=True):
+    """Deposits and withdrawals of a coin on one exchange; null is unknown."""
+
+    via: Annotated[str, about("The library that read them.", "ccxt")]
+    read_at_ms: Annotated[int, about("When, in Unix milliseconds; hourly.", 1_763_632_800_000)]
+    deposit: Annotated[bool | None, about("Whether any deposit is open.", True)]
+    withdraw: Annotated[bool | None, about("Whether any withdrawal is open.", True)]
+    networks: tuple[NetworkState, ...]
+
+
+class TransferEntry(Struct, frozen=True):
+    """Whether the coin of a crossing can be moved from `buy` to `sell`."""
+
+    coin: Annotated[str, about("The base currency.", "BTC")]
+    possible: Annotated[
+        bool | None,
+        about(
+            "false: an exchange does not allow it; true: a network of the same name is open on "
+            "both; null: unknown, also if both name their networks differently.",
+            True,
+        ),
+    ]
+    buy: Annotated[CoinState | None, about("Of the exchange where it is bought.")]
+    sell: Annotated[CoinState | None, about("Of the exchange where it is sold.")]
+
+
 class CrossingEntry(Struct, frozen=True, kw_only=True):
     """A pair of exchanges where one bids more, after both fees, than the other asks.
 
@@ -623,6 +658,10 @@ class CrossingEntry(Struct, frozen=True, kw_only=True):
     ] = UNSET
     sell_age_ms: Annotated[
         int | UnsetType, about("Milliseconds since the last data of `sell`.", 40)
+    ] = UNSET
+    transferable: Annotated[
+        TransferEntry | UnsetType,
+        about("Absent while it is unknown for both exchanges (`feeds.ccxt.transfers`)."),
     ] = UNSET
 
 

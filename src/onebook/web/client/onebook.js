@@ -167,12 +167,21 @@ const STATS = object({
 });
 const wholeOrNull = (raw) => (raw === null ? "" : faults.whole(raw));
 const LAYER = object({ exchange: wholeOrNull, received: faults.whole });
+const flagOrNull = (raw) => (raw === null ? "" : faults.flag(raw));
+const COIN = object({
+  via: faults.text, read_at_ms: faults.whole, deposit: flagOrNull, withdraw: flagOrNull,
+  networks: list(object({
+    network: faults.text, deposit: flagOrNull, withdraw: flagOrNull, withdraw_fee: faults.numberOrNull,
+  })),
+});
+const coinOrNull = (raw) => (raw === null ? "" : COIN(raw));
+const TRANSFERABLE = object({ coin: faults.text, possible: flagOrNull, buy: coinOrNull, sell: coinOrNull });
 const CROSSING = object({
   phase: faults.text, buy: faults.text, sell: faults.text, lasted_ms: faults.whole,
   ...Object.fromEntries(
     ["amount?", "buy_limit?", "sell_limit?", "gross?", "profit?", "percent?"].map((name) => [name, faults.number]),
   ),
-  "buy_age_ms?": faults.whole, "sell_age_ms?": faults.whole,
+  "buy_age_ms?": faults.whole, "sell_age_ms?": faults.whole, "transferable?": TRANSFERABLE,
 });
 const EXTRAS = {
   ages: objectOf(faults.whole),
@@ -634,7 +643,13 @@ export class View {
 /** A crossing of an update; durations and ages become numbers. */
 function crossingOf(raw) {
   const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
-  return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+  const found = camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+  return raw.transferable ? { ...found, transferable: transferableOf(raw.transferable) } : found;
+}
+
+function transferableOf(raw) {
+  const coin = (state) => state && camelCasedThrough({ ...state, read_at_ms: Number(state.read_at_ms) });
+  return { ...raw, buy: coin(raw.buy), sell: coin(raw.sell) };
 }
 
 function conversionOf(raw) {
