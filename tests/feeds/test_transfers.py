@@ -228,8 +228,8 @@ async def test_every_exchange_is_read_again_after_an_hour() -> None:
 
 
 def test_a_currency_belongs_to_the_coin_with_its_code() -> None:
-    def currency(id_: str, code: str) -> library_module.Currency:
-        return library_module.Currency(id_, code, True, True, ())
+    def currency(id_: str, code: str) -> library_module.CcxtCurrency:
+        return library_module.CcxtCurrency(id_, code, True, True, ())
 
     pairs = [
         Instrument("kraken", "BTC/USD", "XBT/USD", codes="XBT/USD"),

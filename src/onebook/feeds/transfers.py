@@ -15,7 +15,7 @@ from typing import Final, Self
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ExchangeFailed
 from onebook.feeds.catalogue import Catalogue
-from onebook.feeds.ccxt.library import Currency, Library
+from onebook.feeds.ccxt.library import CcxtCurrency, Library
 from onebook.model import VIA_CCXT, Instrument
 from onebook.transfers import CoinTransfer
 
@@ -81,7 +81,7 @@ class TransferReader:
 
 
 def transfers_of(
-    instruments: Iterable[Instrument], currencies: Iterable[Currency], read_at_ms: int
+    instruments: Iterable[Instrument], currencies: Iterable[CcxtCurrency], read_at_ms: int
 ) -> dict[str, CoinTransfer]:
     """Return the transfers of the coins of instruments, by our code.
 

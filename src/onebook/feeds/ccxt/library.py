@@ -105,7 +105,7 @@ def enabled(settings: FeedSettings) -> dict[str, Exchange]:
     }
 
 
-class Currency(NamedTuple):
+class CcxtCurrency(NamedTuple):
     """A currency of an exchange: its id there, ccxt's code, and its deposits and withdrawals."""
 
     id: str
@@ -148,7 +148,7 @@ class Library:
                 f"ccxt did not load the markets of {name} within {LIST_S:g} s."
             ) from None
 
-    async def currencies(self, name: str) -> list[Currency]:
+    async def currencies(self, name: str) -> list[CcxtCurrency]:
         """Read the currencies of an exchange; empty if it states them only to owners of accounts.
 
         Raises:
@@ -197,7 +197,7 @@ class Library:
         self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
         return msgspec.json.encode(found)
 
-    async def _read_currencies(self, name: str) -> list[Currency]:
+    async def _read_currencies(self, name: str) -> list[CcxtCurrency]:
         tasks = Tasks(TASKS_MAX, lambda error: None)
         tasks.own()
         ccxt, close = self._opened(name)
@@ -257,14 +257,14 @@ class Library:
 
 def currencies_of(
     currencies: Mapping[str, Mapping[str, Any]], plain: Callable[[float], str]
-) -> Iterator[Currency]:
+) -> Iterator[CcxtCurrency]:
     """Yield ccxt's currencies in our form; unusable names are skipped, other values are unknown."""
     for each in islice(currencies.values(), CURRENCIES_MAX):
         name, code = _name(each.get("id")), _name(each.get("code"))
         if not name or not code:
             continue
         networks = (each.get("networks") or {}).items()
-        yield Currency(
+        yield CcxtCurrency(
             name,
             code,
             _flag(each.get("deposit")),
