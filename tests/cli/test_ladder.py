@@ -5,6 +5,7 @@ With `ONEBOOK_PICTURES=docs/images` the picture of the ladder in the documentati
 
 import os
 import re
+from datetime import date
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 from onebook.cli.ladder import Ladder, joined, market_lines, read_fees, transits_of
 from onebook.client import BookLevel, BookTimes, BookView, ExchangeTimes, Fill, FillPart
 from onebook.crossings import Crossing, CrossingReport
+from onebook.fees import PublishedFee
 from onebook.orderbook import LayerTimes, NetLevel
 from onebook.routes import Route, RoutePart
 
@@ -102,6 +104,16 @@ def test_a_route_has_its_average_before_and_after_fees(view):
 def test_an_exchange_without_a_fee_is_named(view):
     view.rejected = {"xt": "unknown_fee", "htx": "symbol_not_traded"}
     assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  no fee: xt")
+
+
+def test_an_old_published_fee_is_marked_with_its_date(view):
+    of = date(2026, 3, 26)
+    view.published_fees = (
+        PublishedFee("kucoin", "BTC/USDT", "0.1", "page", of, "https://x.example", old=True),
+        PublishedFee("kucoin", "BTC/USDC", "0.1", "page", of, "https://x.example", old=True),
+        PublishedFee("kraken", "BTC/USDT", "0.4", "instruments", of),
+    )
+    assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  kucoin: fee of 2026-03-26")
 
 
 def test_what_the_books_do_not_hold_or_state_is_reported(view):

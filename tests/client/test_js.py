@@ -346,7 +346,7 @@ REJECTED = """
 import { Onebook } from "MODULE";
 const client = new Onebook(process.env.ONEBOOK_URL, "the key");
 for await (const view of client.watch("BTC/USDT", { exchanges: ["okx", "krakne"] })) {
-  console.log(JSON.stringify(view.rejected));
+  console.log(JSON.stringify([view.rejected, view.publishedFees]));
   break;
 }
 """
@@ -355,12 +355,16 @@ for await (const view of client.watch("BTC/USDT", { exchanges: ["okx", "krakne"]
 @needs_node
 async def test_the_exchanges_that_the_service_does_not_serve_are_named():
     rejected = [{"exchange": "krakne", "reason": "unknown_exchange"}]
-    accepted = answer(1, "BTC/USDT") | {"rejected": rejected}
+    fee = {
+        "exchange": "okx", "symbol": "BTC/USDT", "percent": "0.1", "source": "instruments",
+        "date": "2026-11-27",
+    }  # fmt: skip
+    accepted = answer(1, "BTC/USDT") | {"rejected": rejected, "published_fees": [fee]}
     script = Scripted(["hear", "hear", accepted, update(1, 10), "stay"])
     async with serve(script, HOST, 0) as server:
         port = server.sockets[0].getsockname()[1]
         shown = await run(REJECTED, ONEBOOK_URL=f"http://{HOST}:{port}")
-    assert shown == {"krakne": "unknown_exchange"}
+    assert shown == [{"krakne": "unknown_exchange"}, [fee]]
 
 
 def answer(number, symbol):

@@ -433,6 +433,10 @@ def _ages(view: BookView, width: int | None) -> Text:
     oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
     parts = [f"{name} {_age(view, name)}" for name in oldest]
     parts += [f"no fee: {name}" for name, why in view.rejected.items() if why == "unknown_fee"]
+    # A view in several quotes has a fee of each pair.
+    parts += dict.fromkeys(
+        f"{each.exchange}: fee of {each.date}" for each in view.published_fees if each.old
+    )
     return Text(_fitted("oldest data:" if parts else "no data", parts, width), style="dim")
 
 

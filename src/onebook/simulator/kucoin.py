@@ -296,6 +296,9 @@ def _row(listing: ListedSymbol) -> dict[str, object]:
         "baseIncrement": listing.lot,
         "quoteIncrement": listing.tick,
         "priceIncrement": listing.tick,
+        "feeCategory": 1,
+        "makerFeeCoefficient": "1.00",
+        "takerFeeCoefficient": "1.00",
         "isMarginEnabled": True,
         "enableTrading": True,
     }
