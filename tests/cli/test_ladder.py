@@ -20,6 +20,7 @@ from onebook.crossings import Crossing, CrossingReport
 from onebook.fees import PublishedFee
 from onebook.orderbook import LayerTimes, NetLevel
 from onebook.routes import Route, RoutePart
+from onebook.transfers import Transferable
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 PICTURES = os.environ.get("ONEBOOK_PICTURES")
@@ -159,6 +160,17 @@ def test_a_crossing_after_fees_has_its_profit_first_and_an_ended_one_is_not_show
         "crossed:  after fees +0.15 (0.300 %)  buy okx 101 (40 ms)  sell kraken 101.5 (2.5 s)  "
         "amount 0.5  for 1.5 s  1 more pairs"
     )
+
+
+@pytest.mark.parametrize(
+    ("possible", "words"),
+    [(True, "  BTC can be moved"), (False, "  BTC cannot be moved"), (None, "  for 1.5 s")],
+)
+def test_a_crossing_says_whether_the_coin_can_be_moved(view, possible, words):
+    best = Crossing("okx", "kraken", *map(Decimal, ("0.5", "101", "101.5", "0.25", "0.149", "0.3")))
+    moved = Transferable("BTC", possible, None, None)
+    view.crossings = (CrossingReport("lasts", "okx", "kraken", 1_500, best, 40, 2_500, moved),)
+    assert lines(view, with_fees=True)[2].endswith(words)
 
 
 def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):

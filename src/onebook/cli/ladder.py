@@ -385,6 +385,9 @@ def _crossings(view: BookView, decimals: int, width: int | None) -> Text:
         f"amount {text_of(best.amount)}",
         f"for {age_text(first.lasted_ms)}",
     ]
+    moved = first.transferable
+    if moved is not None and moved.possible is not None:
+        parts.append(f"{moved.coin} {'can' if moved.possible else 'cannot'} be moved")
     if len(found) > 1:
         parts.append(f"{len(found) - 1} more pairs")
     return Text(_fitted("crossed:", parts, width), style="yellow")
