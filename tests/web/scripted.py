@@ -34,6 +34,7 @@ from onebook.web import DocumentedLimit, Site, TransactionSection, pages
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
 TICK = Decimal("0.1")
 GOOD_KEY = "ob_live_good"
+UNSAID = object()
 
 
 class Market:
@@ -64,6 +65,12 @@ class Market:
         self.clock_ahead = timedelta()  # of the service
         self.transit_ms: dict[str, float | None] = {}  # by exchange; None: it sends no times
         self.late = timedelta()  # what updates wait on the line
+        self.unplaced = 0.0  # of a route: what no lot fits
+        self.unknown_rules: list[str] = []  # exchanges of a route without lots
+        self.crossed_to = False  # whether the last update of crossings had one
+        self.transferable: bool | object | None = UNSAID  # whether the coin can be moved
+        self.quoted: list[str] = []  # further pairs, all of okx
+        self.conversions: list[dict] = []  # of a view with quotes
         self.fills = True  # whether its books hold a size that is asked for
 
     def now(self) -> datetime:
@@ -108,7 +115,9 @@ class Market:
         name = name_of(asked)
         before = self.delivered.get(name)
         if "view" in asked:
-            now = self.far(symbol, before["update_number"] + 1 if before else 1, asked)
+            number = before["update_number"] + 1 if before else 1
+            views = {"cost": self.routed, "crossings": self.crossing, "depth": self.far}
+            now = views[asked["view"]](symbol, number, asked)
         else:
             self.updates += 1
             self.middle += self.tick * self.random.randint(-6, 6)
@@ -120,15 +129,59 @@ class Market:
         """A named view, in bins around the price of now; it moves nothing."""
         state, tick = self.random.getstate(), self.tick
         self.tick = Decimal(asked["group"]) / 5  # about a level in each bin, as far as was asked
-        found = self.whole(symbol, number, asked | {"fill": {}})
+        found = self.whole(symbol, number, asked)
         self.random.setstate(state)
         self.tick = tick
+        return found | {"view": asked["view"]}
+
+    def routed(self, symbol: str, number: int, asked: dict) -> dict:
+        """The view of a size: its routes after fees."""
+        found = self.still(symbol, number, asked)
+        for direction, fills in found["data"].get("fill", {}).items():
+            for fill in fills:
+                sign = 1 if direction == "buy" else -1
+                for part in fill["split"]:
+                    part["fee"] = part["notional"] * fee_of(asked["fees"], part["exchange"]) / 100
+                    part["limit"] = fill["worst"]
+                fees = sum(part["fee"] for part in fill["split"])
+                net = fill["notional"] + sign * fees
+                fill |= {"fees": fees, "net": net, "net_average": net / fill["amount"]}
+                fill |= {"extra": 0.25, "unplaced": self.unplaced, "exact": True, "oldest_ms": 40}
+                fill["unknown_rules"] = self.unknown_rules
+                del fill["levels"]
+        return found
+
+    def crossing(self, symbol: str, number: int, asked: dict) -> dict:
+        """The view of crossings, which is sent when one begins or ends."""
+        found = self.still(symbol, number, asked)
+        began = self.crossed_to != self.crossed
+        self.crossed_to, pair = self.crossed, {"buy": "okx", "sell": "kraken", "lasted_ms": 0}
+        paid, received = float(self.middle), float(self.middle + 5)
+        fees = [fee_of(asked["fees"], name) / 100 for name in ("okx", "kraken")]
+        profit = 0.5 * (received * (1 - fees[1]) - paid * (1 + fees[0]))
+        crossings = [] if number == 1 and not self.crossed else [pair | {"phase": "ended"}]
+        if self.crossed:
+            figures = {"amount": 0.5, "buy_limit": paid, "sell_limit": received, "gross": 2.5}
+            figures |= {"profit": profit, "percent": 200 * profit / paid}
+            figures |= {"buy_age_ms": 40, "sell_age_ms": 40, "phase": "began" if began else "lasts"}
+            crossings = [pair | figures]
+            if self.transferable is not UNSAID:
+                parts = {"coin": "BTC", "possible": self.transferable, "buy": None, "sell": None}
+                crossings[0]["transferable"] = parts
+        found["data"]["crossings"] = crossings
+        return found
+
+    def still(self, symbol: str, number: int, asked: dict) -> dict:
+        """A named view of the market as it is; it moves nothing."""
+        state = self.random.getstate()
+        found = self.whole(symbol, number, asked)
+        self.random.setstate(state)
         return found | {"view": asked["view"]}
 
     def once(self, symbol: str) -> dict:
         """A book with the times of its exchanges; it moves nothing."""
         state = self.random.getstate()
-        found = self.whole(symbol, max(1, self.updates), {"depth": 1, "fill": {}})
+        found = self.whole(symbol, max(1, self.updates), {"depth": 1})
         self.random.setstate(state)
         received, ahead = 1_763_632_800_000_000, 123_456  # microseconds
         layers = {
@@ -156,9 +209,14 @@ class Market:
         if self.crossed:
             price = float(self.middle + 5)
             bids.insert(0, [price, 0.5, [["kraken", 0.5]]])
-        fill = {"fill": self.both(bids, asks, asked["fill"])} if bids else {}
+        sizes = asked.get("fill")
+        fill = {"fill": self.both(bids, asks, sizes)} if bids and sizes else {}
         if group := asked.get("group"):
             bids, asks = binned(bids, Decimal(group), -1), binned(asks, Decimal(group), 1)
+        if asked.get("net"):
+            bids, asks = (
+                after(side, asked["fees"], -sign) for side, sign in ((bids, 1), (asks, -1))
+            )
         best = (bids[0][0], asks[0][0]) if bids else (None, None)
         exact = [Decimal(str(price)) for price in best if price is not None]
         stats = {
@@ -186,6 +244,7 @@ class Market:
                 "ages": {name: 40 for name in self.names if name not in self.stale},
                 **({"coverage": self.horizons} if asked.get("coverage") else {}),
                 **fill,
+                **({"conversions": self.conversions} if asked.get("quotes") else {}),
             },
         }
 
@@ -213,6 +272,26 @@ class Market:
 def name_of(message: dict) -> str:
     """The symbol that a message is about, with the view if it names one."""
     return " ".join(message[part] for part in ("symbol", "view") if part in message)
+
+
+def fee_of(fees: dict[str, str], name: str) -> float:
+    """The fee of an exchange in percent; 0 where the table has none."""
+    return float(fees.get(name, fees.get("*", "0")))
+
+
+def after(levels: list, fees: dict[str, str], sign: int) -> list:
+    """Levels of one exchange each in the order of their prices after fees, with those before."""
+    parts = [
+        [round(price * (1 + sign * fee_of(fees, name) / 100), 12), amount, name, price]
+        for price, _, shares in levels
+        for name, amount in shares
+    ]
+    merged: dict[float, list] = {}
+    for net, amount, name, gross in sorted(parts, key=lambda part: sign * part[0]):
+        level = merged.setdefault(net, [net, 0, []])
+        level[1] = round(level[1] + amount, 5)
+        level[2].append([name, amount, gross])
+    return list(merged.values())[: len(levels)]
 
 
 def binned(levels: list, step: Decimal, sign: int) -> list:
@@ -268,7 +347,7 @@ def reply(message: dict, market: Market) -> dict | None:
             return {"type": "exchanges_data", "data": {"supported_exchanges": market.listed}}
         case "get_pairs":
             pairs = {name: ["BTC/USDT", "ETH/USDT", "SOL/USDT"] for name in EXCHANGES}
-            pairs["okx"] = [*pairs["okx"], "ETH/BTC"]
+            pairs["okx"] = [*pairs["okx"], "ETH/BTC", *market.quoted]
             return {"type": "pairs_data", "data": {"exchanges": pairs}}
         case "ping" if market.late or market.deaf:
             return None
@@ -291,7 +370,10 @@ def reply(message: dict, market: Market) -> dict | None:
             }
         case "subscribe_aggregated":
             chosen = message["exchanges"]
+            fees = message.get("fees", {"*": "0"})
+            unknown = [] if "*" in fees else [name for name in market.names if name not in fees]
             return {
+                **({"unknown_fee": unknown} if "fees" in message else {}),
                 "type": "aggregated_subscription_response",
                 "symbol": message["symbol"],
                 "exchanges": list(market.names) if chosen == "all" else chosen,
@@ -366,7 +448,9 @@ def make_app(market: Market) -> FastAPI:
     async def books(socket: WebSocket, name: str) -> None:
         while True:
             asked = wanted[name]
-            if not market.frozen and not market.deaf:
+            silent = name.endswith(" crossings") and name in market.delivered
+            silent = silent and market.crossed == market.crossed_to
+            if not market.frozen and not market.deaf and not silent:
                 await socket.send_text(json.dumps(market.update(asked["symbol"], asked)))
             own_s = asked["interval_ms"] / 1_000 if "view" in asked else 0
             await asyncio.sleep(max(market.interval_s, own_s) / market.hurry)

@@ -49,6 +49,11 @@ def subscribed(market: Market) -> list[dict]:
     return [each for each in market.heard if each["type"] == "subscribe_aggregated"]
 
 
+def routed(market: Market) -> dict:
+    """The last subscription to routes."""
+    return [each for each in market.viewed if each.get("view") == "cost" and "fill" in each][-1]
+
+
 # What changes in the element from now on; an attribute with the class of its element.
 WATCH = """(() => {{
   window.watched = [];
@@ -64,102 +69,159 @@ AVERAGE = ".fill tbody tr:nth-child(1) td"
 NET = ".fill tr:nth-child(5) td"
 
 
-async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visitor_s_fees(
+async def test_a_size_is_routed_by_the_service_after_the_fees_of_the_key(
     page: Page, address: str, market: Market
 ) -> None:
+    market.fees = {"okx": "0.5", "*": "0.1"}
+    market.unknown_rules = ["okx"]
     await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"{number(AVERAGE)} > 0")
-    assert subscribed(market)[-1]["fill"] == {"notionals": ["10000"]}
-    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
-    assert net == pytest.approx(average * 1.001, abs=0.01)
-    await page.run("document.querySelector('#settings').click()")
-    await page.run("document.querySelector('#fees summary').click()")
-    assert await page.run("document.querySelector('#fee-rows input').checkVisibility()")
-    await page.run(change("#fee-rows [name=okx]", "0.5"))
+    await page.until(f"{number(NET)} > 0")
+    asked = routed(market)
+    assert (asked["fill"], asked["fees"]) == ({"notionals": ["10000"]}, market.fees)
+    assert "after the taker fees of this key" in await page.run(text(".basis"))
     net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
     assert net == pytest.approx(average * 1.003, abs=0.01), "half of it is bought on okx"
+    cells = await page.run("[...document.querySelectorAll('.fill td')].map((td) => td.textContent)")
+    assert cells[-4:] == ["0.250000", "0.250000", "40 ms", "40 ms"], "what lots cost, and the age"
+    assert "Lots or minimum sizes of okx are not all known" in await page.run(text(".route-notes"))
+    await page.run("document.querySelector('.split summary').click()")
+    rows = "[...document.querySelectorAll('.split tbody tr')].map((row) => row.innerText)"
+    shown = await page.until(f"{rows}.length === 2 && {rows}")
+    assert [re.findall(r"\d+ %|[\d.]+ %$", row)[0] for row in shown] == ["50 %", "50 %"]
+    assert sorted(row.split()[-2] for row in shown) == ["0.1", "0.5"]
     await page.run(change(".size", "2.5"))
     await page.run(change(".by", "amount", "change"))
     await page.until(f"{number('.fill tr:nth-child(6) td')} > 100000")
-    assert subscribed(market)[-1]["fill"] == {"amounts": ["2.5"]}
-    before = len(subscribed(market))
+    assert routed(market)["fill"] == {"amounts": ["2.5"]}
+    market.unplaced = 0.004
+    await page.until(f"{text('.route-notes')}.includes('No lot or minimum size fits 0.00400000')")
     await page.run(change(".size", "lots"))
     assert await page.run("document.querySelector('.size').ariaInvalid") == "true"
     await page.run(change(".size", "2.5"))
     market.fills = False
     await page.until("!document.querySelector('.shortage').hidden")
-    assert "buy side holds 0.625000 of 2.50000 BTC" in await page.run(text(".shortage"))
-    assert "okx" in await page.run(text(".uncovered"))
-    assert {str(each["fill"]) for each in subscribed(market)[before:]} <= {"{'amounts': ['2.5']}"}
-    await page.go("about:blank")
-    await page.go(f"{address}/")
+    assert "buy side holds 0.629000 of 2.50000 BTC" in await page.run(text(".shortage"))
+    assert "okx" in await page.run(text(".route-notes"))
+    assert page.complaints == []
+
+
+async def test_without_a_table_of_fees_everything_is_said_to_be_before_fees(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&prices=net")
     await page.until(f"{number(AVERAGE)} > 0")
-    assert await page.run("document.querySelector('#fee-rows [name=okx]').value") == "0.5"
-    assert page.complaints == []
+    said = "Before fees: this key has no taker fees yet; enter them in the settings."
+    assert await page.run(f"[{text('.basis')}, {text('.prices-said')}]") == [said, said]
+    assert await page.run(text(NET)) == "unknown"
+    assert "net" not in subscribed(market)[-1]
+    assert routed(market)["fees"] == {"*": "0"}
 
 
-async def test_fees_that_are_edited_in_one_tab_are_those_of_all(page: Page, address: str) -> None:
-    fee = "document.querySelector('#fee-rows [name=okx]')"
-    await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"{number(AVERAGE)} > 0 && !!{fee}")
-    first = page.session
-    await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"!!{fee}")
-    await page.run(change("#fee-rows [name=okx]", "0.5"))
-    await page.run(change("#fee-others", "0.3"))
-    second, page.session = page.session, first
-    await page.until(f"{fee}.value === '0.5' && {fee}.placeholder === '0.3'")
-    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
-    assert net == pytest.approx(average * 1.004, abs=0.01), "half of it is bought on okx"
-    page.session = second
-    await page.run("document.querySelector('#fees-reset').click()")
-    page.session = first
-    await page.until(f"{fee}.value === '' && {fee}.placeholder === '0.1'")
-    assert page.complaints == []
-
-
-async def test_the_fee_table_of_the_key_is_loaded_and_saved_when_the_user_asks(
+async def test_the_fees_of_the_key_are_loaded_edited_and_saved(
     page: Page, address: str, market: Market
 ) -> None:
     fee = "document.querySelector('#fee-rows [name=okx]')"
     said = text("#fees-said")
-    await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"{number(AVERAGE)} > 0 && !!{fee}")
-    await page.run("document.querySelector('#fees-load').click()")
-    await page.until(f"{said} === 'This key has no table yet.'")
+    market.fees = {"okx": "0.08", "gone": "1"}
+    await page.open(f"{address}/#key={GOOD_KEY}&prices=net")
+    await page.until(f"{fee}?.value === '0.08' && {number(NET)} > 0")
+    left = "Left out, because their fee is unknown: binance, bybit, coinbase and 2 more."
+    assert await page.run(text(".prices-said")) == left
+    await page.run("document.querySelector('#settings').click()")
+    await page.run("document.querySelector('#fees summary').click()")
+    await page.run(change("#fee-rows [name=okx]", "ten"))
+    await page.run("document.querySelector('#fees-save').click()")
+    assert (await page.run(said)).startswith("The fee of okx must be a number of percent")
+    assert await page.run(f"document.activeElement === {fee}")
     await page.run(change("#fee-rows [name=okx]", "-0.0125"))
     await page.run(change("#fee-others", "10"))
-    assert market.fees == {}, "an edit is of this browser alone"
+    assert market.fees["okx"] == "0.08", "nothing is saved yet"
     await page.run("document.querySelector('#fees-save').click()")
     await page.until(f"{said} === 'Saved as the table of this key.'")
-    assert market.fees == {"okx": "-0.0125", "*": "10"}
-    market.fees = {"kraken": "0.26"}
-    await page.run("document.querySelector('#fees-load').click()")
-    await page.until(f"{said}.includes('no fee for all others: 10 % stays')")
-    kraken = "document.querySelector('#fee-rows [name=kraken]')"
-    assert await page.run(f"[{kraken}.value, {fee}.value]") == ["0.26", ""]
+    assert market.fees == {"okx": "-0.0125", "*": "10", "gone": "1"}
+    await page.until(f"{text('.prices-said')} === ''")
+    assert subscribed(market)[-1]["fees"] == routed(market)["fees"] == market.fees
+    await page.run(change("#fee-rows [name=okx]", "1"))
+    await page.run("document.querySelector('#fees-undo').click()")
+    assert await page.run(f"{fee}.value") == "-0.0125"
     assert page.complaints == []
 
 
-async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stays_to_be_read(
+async def test_net_prices_are_those_of_the_service_and_name_the_price_before_the_fee(
     page: Page, address: str, market: Market
 ) -> None:
+    market.fees = {"okx": "0.5", "*": "0.1"}
     await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"/^Not crossed: .* above the bid of/.test({text('.crossing-text')})")
+    await page.until(READY)
+    await page.run("document.querySelector('.net').click()")
+    await page.until(f"{text('th.price')} === 'Net price'")
+    assert (subscribed(market)[-1]["net"], subscribed(market)[-1]["fees"]) == (True, market.fees)
+    await page.until("location.hash === '#prices=net'")
+    first = "document.querySelector('.bids .price').textContent"
+    shown = f"[{first}, {text('.readout')}]"
+    await page.run(
+        "document.querySelector('.bids .price').dispatchEvent(new MouseEvent('click', "
+        "{bubbles: true}))"
+    )
+    await page.until(f"/ at [0-9,.]+ before its fee/.test({text('.readout')})")
+    price, said = await page.run(shown)
+    gross = re.search(r"Here: \w+[ \d%]* at ([\d,.]+) before its fee", said)
+    assert gross is not None
+    fee = 0.5 if "Here: okx" in said else 0.1
+    before, net = (float(each.replace(",", "").strip(".")) for each in (gross[1], price))
+    assert net == pytest.approx(before * (1 - fee / 100), abs=1e-3)
+    assert page.complaints == []
+
+
+async def test_quotes_that_can_be_converted_are_offered_and_their_conversions_named(
+    page: Page, address: str, market: Market
+) -> None:
+    market.quoted = ["BTC/USDC", "USDC/USDT", "BTC/EUR"]
+    step = {"symbol": "USDC/USDT", "members": ["okx:USDC"], "exchanges": ["okx"]}
+    step |= {"stale_exchanges": [], "bid": [0.9998, 5], "ask": [0.9999, 6]}
+    market.conversions = [step | {"age_ms": 40, "reason": None}]
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    await page.run("document.querySelector('.quotes').open = true")
+    names = "[...document.querySelectorAll('.quote-list input')].map((each) => each.value)"
+    assert await page.until(f"{names}.length && {names}") == ["USDC"], "EUR has no conversion"
+    await page.run("document.querySelector('.quote-list input').click()")
+    lines = text(".conversions")
+    await page.until(f"/^USDC.USDT on okx: 0.9998 to 0.9999, \\d+/.test({lines})")
+    assert subscribed(market)[-1]["quotes"] == routed(market)["quotes"] == ["USDC"]
+    assert await page.run(text(".quote-names")) == "USDT + USDC"
+    market.conversions = [step | {"bid": None, "ask": None, "age_ms": None, "reason": "gap"}]
+    await page.until(f"{lines} === 'USDC/USDT is not live (gap): without the book of okx:USDC.'")
+    await page.run(key(".quote-list input", "Escape"))
+    assert not await page.run("document.querySelector('.quotes').open")
+    assert page.complaints == []
+
+
+async def test_a_crossing_names_both_exchanges_their_ages_and_profits_and_stays_to_be_read(
+    page: Page, address: str, market: Market
+) -> None:
+    market.fees = {"*": "0.001"}
+    market.transferable = False
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{text('.crossing-text')} === 'Not crossed after fees.'")
     market.crossed = True
-    await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
-    # A loaded machine draws an update late, and its age is in seconds then.
-    pair = text(".pairs li")
-    shown = await page.until(f"{pair}.match(/ ms\\)/g)?.length === 2 && {pair}")
-    assert "sell on kraken" in shown
-    ages_ms = [int(found) for found in re.findall(r"\((\d+) ms\)", shown)]
-    assert ages_ms[0] == ages_ms[1] >= 40, "what the update says, and the time since it came"
-    assert "gap 4.9 (0.0050 %), after fees −" in shown
-    assert await page.run("document.querySelector('.crossed').checkVisibility()")
+    await page.until(f"/^Crossed now after fees: one pair/.test({text('.crossing-text')})")
+    shown = await page.run(text(".pairs li"))
+    assert "Buy 0.500000 BTC on okx up to" in shown
+    assert "sell on kraken down to" in shown
+    assert re.search(r"\+2.50 USDT before fees, \+1.53 USDT \(0.0031 %\) after fees, for", shown)
+    assert shown.endswith("; not transferable")
+    await page.until("document.querySelector('.crossed').checkVisibility()")
     market.crossed = False
     await page.until(f"/Last crossed \\d+ s ago:$/.test({text('.crossing-text')})")
-    assert "sell on kraken" in await page.run(text(".pairs li"))
-    assert await page.run("document.querySelector('.pairs').dataset.past") == "yes"
+    assert re.search(r", ended \d+ s ago after", await page.run(text(".pairs li")))
+    assert await page.run("document.querySelector('.pairs li').dataset.past") == "yes"
+    await page.run(change(".profit", "0.05", "change"))
+    await page.until(f"/^Not crossed by 0.05 % after fees/.test({text('.crossing-text')})")
+    asked = [each for each in market.viewed if each.get("view") == "crossings" and "fees" in each]
+    assert [asked[0]["crossings"], asked[-1]["crossings"]] == ["0", "0.05"]
+    assert asked[-1]["on"] == "crossing"
+    assert page.complaints == []
 
 
 async def test_without_updates_nothing_is_said_to_be_now(
@@ -244,7 +306,10 @@ async def test_every_listed_symbol_is_found_by_what_is_typed(
     for name in ("ArrowDown", "ArrowDown", "Enter"):
         await page.run(key(".symbol", name))
     await page.until(f"{text('.title')} === 'ETH/BTC'")
-    assert subscribed(market)[-1]["fill"] == {"notionals": ["0.1"]}, "10,000 BTC mean nothing"
+    await page.until(f"{text('.basis')} !== ''")
+    while routed(market)["symbol"] != "ETH/BTC":
+        await asyncio.sleep(POLL_S)
+    assert routed(market)["fill"] == {"notionals": ["0.1"]}, "10,000 BTC mean nothing"
     assert await page.run("document.querySelector('.options').hidden")
     await page.run(change(".symbol", "ethusdt"))
     assert (await page.run(options))[0].startswith("ETH/USDT")
@@ -311,6 +376,9 @@ async def test_an_address_is_read_with_care_and_written_as_it_was_read(
         "size": "10000",
         "by": "notional",
         "range": "0.5",
+        "net": False,
+        "quotes": [],
+        "profit": "0",
     }
     assert odd["panels"] == [usual_panel]
     assert (odd["rows"], odd["rate"], odd["exchanges"]) == (12, 5, ["okx"])
@@ -408,68 +476,24 @@ async def test_the_cost_of_another_size_than_the_one_in_the_box_is_not_shown(
     await page.run(change(".size", "2,500"))
     assert await page.run(text(AVERAGE)) == "—"
     await page.until(f"{number(AVERAGE)} > 0")
-    assert subscribed(market)[-1]["fill"] == {"notionals": ["2500"]}
+    assert routed(market)["fill"] == {"notionals": ["2500"]}
     assert await page.run("document.querySelector('.shortage').hidden")
 
 
-CROSSINGS = """
-import("/web/page/book.js").then(({ crossings, nearest, readBook, imbalance, withFees }) => {
-  const level = (price, amount, exchanges, amounts) => ({ price, amount, exchanges, amounts });
-  const read = (bids, asks) => readBook({ bids, asks, marketStats: {}, ages: {}, fill: {} });
-  const book = read(
-    [level("102", "3", ["a", "b"], ["1", "2"]), level("100", "1", ["c"], ["1"])],
-    [level("99", "2", ["b"], ["2"]), level("101", "1", ["a"], ["1"])]);
-  const apart = read([level("98", "1", ["a"], ["1"]), level("97", "1", ["b"], ["1"])],
-    [level("99", "3", ["a"], ["3"]), level("101", "1", ["c"], ["1"])]);
-  const fill = { amount: 2, notional: 202, split: [
-    { exchange: "a", notional: 101 }, { exchange: "b", notional: 101 }] };
-  const feeOf = (name) => ({ a: 3 })[name] ?? 0;
-  const row = ({ buy, sell, gap, left, amount }) =>
-    [buy.exchange, sell.exchange, gap, left, amount];
-  return [
-    crossings(book, feeOf).map(row), crossings(apart, feeOf), nearest(apart, feeOf, 2).map(row),
-    nearest(read([level("98", "1", ["a"], ["1"])], [level("99", "1", ["a"], ["1"])]), feeOf, 2),
-    [imbalance(book, 1), imbalance(book, 2), imbalance(book, 25), imbalance(read([], []), 8)],
-    withFees(fill, "buy", feeOf), withFees(fill, "sell", feeOf)];
+IMBALANCE = """
+import("/web/page/book.js").then(({ readBook, imbalance }) => {
+  const level = (price, amount) => ({ price, amount, exchanges: ["a"], amounts: [amount] });
+  const read = (bids, asks) => readBook({ bids, asks, marketStats: {} });
+  const book = read([level("102", "3"), level("100", "1")], [level("99", "2"), level("101", "1")]);
+  return [imbalance(book, 1), imbalance(book, 2), imbalance(book, 25), imbalance(read([], []), 8)];
 })
 """
 
 
-async def test_crossings_imbalance_and_fees(page: Page, address: str) -> None:
+async def test_imbalance(page: Page, address: str) -> None:
     await page.open(address + "/")
-    found = await page.run(CROSSINGS)
-    pairs, none, near, alone, uneven, bought, sold = found
-    # The widest gap, b to a, is not the best after fees; never one exchange with itself.
-    assert pairs == [
-        ["b", "c", 1, 1, 1],
-        ["b", "a", 3, pytest.approx(-0.06), 1],
-        ["a", "b", 1, pytest.approx(-2.03), 1],
-    ]
-    assert (none, alone) == ([], [])
-    assert near == [
-        ["a", "b", -2, pytest.approx(-4.97), 1],
-        ["c", "a", -3, pytest.approx(-5.94), 1],
-    ]
-    assert uneven == [0.2, pytest.approx(1 / 7), pytest.approx(1 / 7), None]
-    assert bought == {"fees": pytest.approx(3.03), "average": pytest.approx(102.515)}
-    assert sold == {"fees": pytest.approx(3.03), "average": pytest.approx(99.485)}
-
-
-async def test_a_crossing_of_one_update_leaves_its_pairs(
-    page: Page, address: str, market: Market
-) -> None:
-    await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until(READY)
-    await count_drawings(page, market)
-    await send(page, market)
-    market.crossed = True
-    await send(page, market)
-    market.crossed = False
-    await send(page, market)
-    said, pairs = await page.run(f"[{text('.crossing-text')}, {text('.pairs li')}]")
-    assert re.search(r"Last crossed \d+ s ago:$", said)
-    assert "sell on kraken" in pairs
-    assert "gap 4.9 (" in pairs
+    found = await page.run(IMBALANCE)
+    assert found == [0.2, pytest.approx(1 / 7), pytest.approx(1 / 7), None]
 
 
 async def test_imbalance_is_that_of_the_levels_that_are_shown(

@@ -9,12 +9,6 @@ from web.by_hand import count_drawings, send
 from web.scripted import GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-LEVEL = "{price: %s, amount: 7, total: 7, cost: 1, shares: [['okx', 7]]}"
-BOOK = (
-    "{bids: [%s], asks: [%s], ages: {}, stats: {best_bid: 1, best_ask: %s},"
-    " horizons: {bids: [], asks: []}}"
-)
-
 # Cells whose text begins before or ends after their own box, where another number is.
 OVERFLOWING = """[...document.querySelectorAll(
   ".asks td:not(.total), .bids td:not(.total), .fill td, .figures dd")]
@@ -77,23 +71,6 @@ async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
     })"""
     )
     assert said.startswith("0.0000000122 (−0.813 %): 7 of bids")
-
-
-async def test_a_side_without_orders_is_not_taken_for_exchanges_that_are_not_live(
-    page: Page, address: str
-) -> None:
-    await opened(page, address)
-    said = await page.run(
-        """import("/web/page/crossed.js").then(({ Crossed }) => {
-      const crossed = new Crossed(document.querySelector(".crossings"), () => 0.1);
-      crossed.name("BTC/USDT");
-      crossed.show(%s, String, 0);
-      crossed.showFigures(0, true);
-      return document.querySelector(".crossing-text").textContent;
-    })"""
-        % (BOOK % (LEVEL % 100, "", "null"))
-    )
-    assert said == "One side is empty."
 
 
 async def test_an_amount_that_its_column_would_round_to_nothing_is_not_nothing(

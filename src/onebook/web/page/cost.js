@@ -17,7 +17,7 @@ const WAIT_MS = 500; // after the last keystroke, before the new size is request
 const SIDES = ["buy", "sell"];
 const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
 let made = 0;
-const ROWS = ["Average", "Worst after fees", "Slippage from mid", "Fees", "Average after fees", "In total", "Cost of lots", "Oldest data"];
+const ROWS = ["Average", "Worst net price", "Slippage from mid", "Fees", "Net average", "In total", "Cost of lots", "Oldest data"];
 
 export class Cost {
   #size;

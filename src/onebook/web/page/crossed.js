@@ -3,13 +3,13 @@
 // than a second, so the last ones stay visible.
 
 import { numbers } from "./book.js";
-import { age, amountDecimals, finePercent, fixed, quoteAge, signed } from "./format.js";
+import { age, amountDecimals, decimals, finePercent, fixed, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
 import { Part } from "./part.js";
 import { PROFITS } from "./state.js";
 import { mark, write } from "./write.js";
 
 const ENDED_MAX = 5; // that stay visible
-const REACH = { yes: "transferable", no: "not transferable", unknown: "transfers unknown" };
+const TRANSFER = new Map([[true, "transferable"], [false, "not transferable"], [null, "transfer unknown"]]);
 
 export class Crossed {
   #text;
@@ -167,7 +167,7 @@ export class Crossed {
       ` down to ${price(sellLimit)}${aged(sell, crossing.sellAgeMs)}:`,
       this.#gross ? "" : `${money(gross)} before fees, `,
       `${money(profit)} (${finePercent(percent)} %)`,
-      `${this.#gross ? " before" : " after"} fees${lasted}${transferable === undefined ? "" : `; ${REACH[reachOf(transferable)]}`}`,
+      `${this.#gross ? " before" : " after"} fees${lasted}${transferable === undefined ? "" : `; ${TRANSFER.get(transferable.possible)}`}`,
     ];
     const parts = element.querySelectorAll("span, b");
     texts.forEach((text, part) => write(parts[part], text));
@@ -175,10 +175,7 @@ export class Crossed {
   }
 }
 
-/** Whether a coin can be moved from where it is bought to where it is sold. */
-const reachOf = (transferable) => (transferable === true ? "yes" : transferable === false ? "no" : "unknown");
-
-const price = (value) => String(value).includes("e") ? fixed(value, 12) : value.toLocaleString("en", { maximumFractionDigits: 12 });
+const price = (value) => fixed(value, decimals([value], PRICE_DECIMALS_MAX));
 
 const LINES = [["span", "b", "span"], ["span", "b", "span"], ["span", "b", "span"]]; // to buy, to sell, the result
 

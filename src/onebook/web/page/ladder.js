@@ -161,7 +161,7 @@ export class Ladder {
 
   /** A price as written in the ladder; a mid price may need one more decimal. */
   price(value, more = 0) {
-    return value == null ? "—" : fixed(value, this.#priceDecimals + more);
+    return value == null ? "—" : fixed(value, this.#priceDecimals + (this.#shown?.book.fine ? 0 : more));
   }
 
   clear() {
