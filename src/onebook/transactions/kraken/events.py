@@ -37,6 +37,7 @@ from onebook.transactions.kraken.rows import (
     LedgerRow,
     RowContext,
     event_ids,
+    fee_of,
     fees_of,
     line_id,
     pattern_of,
@@ -129,10 +130,10 @@ def records_of(
     records: list[Record] = []
     lines: dict[str, Record] = {}  # by row
     for record, entries in events_of(group, context, details):
-        event, kind = record.transactionId, record.type
+        related, kind = (record.transactionId,), record.type
         records.append(record)
         for entry, line in zip(entries, record.related, strict=False):
-            lines[entry.id] = _line(entry, context, line, event, kind)
+            lines[entry.id] = _line(entry, context, line, related, kind)
     for entry in group:
         found = lines.get(entry.id)
         if found is None:
@@ -140,7 +141,7 @@ def records_of(
             meaning = meaning_of(entry.type, "", True)
             taken_back = fund_id(context, entry.type, entry.refid or entry.id)
             line = line_id(context, entry)
-            found = _line(entry, context, line, taken_back, meaning.type)
+            found = _line(entry, context, line, (taken_back,), meaning.type)
         records.append(found)
     return records
 
@@ -175,7 +176,9 @@ def events_of(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_type: str) -> Record:
+def _line(
+    entry: LedgerRow, context: RowContext, line: str, related: tuple[str], event_type: str
+) -> Record:
     """Map a row to a line of its asset's ledger: the change, and the balances before and after."""
     meaning, currency = entry.meaning, entry.currency
     moved, change, after = entry.moved, entry.change, entry.balance
@@ -188,7 +191,7 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         direction_of(change),
         event_type,
     )
-    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     words, incoming = pattern.description, entry.incoming
     return replace(
         pattern,
@@ -207,7 +210,7 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         ),
         fees=fees,
         ids=Ids(native=entry.id, transfer_id=entry.refid or None),
-        related=(event,),
+        related=related,
         incomplete=() if after is not None else ("balance",),
     )
 
@@ -523,7 +526,7 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         unsure,
     )
     event, lines = event_ids(context, (entry,))
-    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     moved = entry.moved
     amount = moved.amount_str if moved else "0"
     record = replace(
