@@ -93,7 +93,7 @@ def test_damaged_bytes_are_read_or_refused_with_the_one_error(payload, data):
 
 
 def test_another_version_is_refused():
-    with pytest.raises(wire.WireError, match="version 3"):
+    with pytest.raises(wire.WireError, match="version 4"):
         wire.frame_of(b"\x03" + WHOLE[0][1:])
 
 
