@@ -83,7 +83,7 @@ def test_changes_all_over_a_deep_book_keep_it_sorted(core: Any) -> None:
     """The book is shrunk to a tenth and filled again, at random prices; and jumps far away."""
     random_ = random.Random(8)
     book = core.Book()
-    held = {price: 1 for price in range(10_000, 20_000)}
+    held = dict.fromkeys(range(10_000, 20_000), 1)
     book.replace(pairs([(str(price), "1") for price in held]), b"[]")
     for low, high, gone in (
         (10_000, 20_000, 0.9), (10_000, 30_000, 0.3), (10_000, 30_000, 0.7), (50_000, 51_000, 0.5),
