@@ -27,7 +27,7 @@ MANTISSA_BYTES: Final = 8  # of a number in an entry of a group
 ENTRY_BYTES_MAX: Final = 2**16 - 1  # of an entry of a group
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
-# Levels a side that one book keeps, twice as many as the deepest known book has (Coinbase's 45,500);
+# Levels a side that one book keeps, twice those of the deepest known book (Coinbase's 45,500);
 # the worst are dropped. A smaller limit is the window of an exchange that sends re-entering levels
 # again. Levels dropped at this limit are unknown from then on.
 LEVELS_MAX: Final = 100_000
