@@ -56,9 +56,9 @@ async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
         { price, amount: "7", exchanges: ["okx"], amounts: ["7"] }));
       const view = { bids: side("0.0000000122", "0.0000000117"),
         asks: side("0.0000000124", "0.0000000129"), marketStats: {}, coverage: {} };
-      const depth = new Depth(root, { range: "5", subscribe: () => view,
+      const depth = new Depth(root, { range: "5", view: { subscribe: () => view },
         received: () => {}, awaited: () => false });
-      depth.follow(0, 1.23e-8, "all");
+      depth.follow(0, 1.23e-8, { exchanges: "all" }, {});
       depth.accepted();
       depth.update(view);
       depth.show(1.23e-8, 0);

@@ -1,5 +1,5 @@
 // The taker fees of the key, in percent by exchange: loaded once the key is accepted, edited as a draft, and saved for
-// everyone who uses the key. A fee stays decimal text, as the service has it.
+// all users of the key. A fee stays decimal text, as the service has it.
 
 const FEE = /^-?\d{1,2}(\.\d{1,6})?$/; // as the service reads it
 const FEE_MAX = 10; // percent, of a fee or a rebate
