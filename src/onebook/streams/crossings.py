@@ -74,9 +74,10 @@ class CrossingView:
         self._shown = shown
         return tuple(reports)
 
-    def json(self, members: StreamMembers, now: float) -> bytes:
-        """Encode `reports`; numbers are printed from exact decimals."""
-        return b"[%b]" % b",".join(map(_report_json, self.reports(members, now)))
+
+def reports_json(reports: Sequence[CrossingReport]) -> bytes:
+    """Encode the crossings of an update; numbers are printed from exact decimals."""
+    return b"[%b]" % b",".join(map(_report_json, reports))
 
 
 def _ms(seconds: float) -> int:
