@@ -134,5 +134,5 @@ def decimals(numbers: Iterable[int]) -> Iterator[Decimal | None]:
         high = next(rest, None) if wide else 0
         if digits is None or high is None or scale > FIGURE_DECIMALS_MAX:
             raise ValueError("has a figure that is cut off or too long")
-        value = Decimal(high << _WORD | digits)
-        yield (-value if negative else value).scaleb(-scale, _EXACT)
+        value = high << _WORD | digits
+        yield Decimal(-value if negative else value).scaleb(-scale, _EXACT)

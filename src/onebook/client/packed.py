@@ -294,6 +294,8 @@ class PackedBook:
                     rows.insert(place, PackedRow(key, amount, bits, own, before))
         except StopIteration:
             raise broken("has a level that is cut off") from None
+        if side.sign < 0 < key:
+            raise broken("has a negative price")
         if any(len(each) not in (0, at) for each in (parts, gross)):
             raise broken("has more or fewer amounts than exchanges")
 

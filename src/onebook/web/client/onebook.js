@@ -323,7 +323,7 @@ class Reader {
 
   /** A reader of a length-delimited field. */
   part() {
-    const length = this.varint();
+    const length = Number(this.varint());
     const start = this.at;
     if (!(start + length <= this.end)) throw broken("it is cut off");
     this.at += length;
@@ -435,7 +435,7 @@ function decimalOf(mantissa, scale) {
 function decimalsOf(numbers) {
   const found = [];
   for (let at = 0; at < numbers.length; ) {
-    const form = numbers[at++];
+    const form = Number(numbers[at++]);
     if (form === 0) {
       found.push(null);
       continue;
