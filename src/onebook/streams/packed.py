@@ -23,6 +23,7 @@ from onebook.streams.options import ViewOptions
 from onebook.updates import Update, figures
 
 _json = msgspec.json.encode
+_numbers = msgspec.json.Encoder(decimal_format="number").encode
 _FIGURES: Final = ("size", "amount", "notional", "average", "worst")
 _ROUTE_FIGURES: Final = (*_FIGURES, "fees", "net", "net_average", "extra", "unplaced")
 
@@ -82,7 +83,7 @@ def _fill(fill: Fill | Route, at: Mapping[str, int], members: StreamMembers, now
 
 
 def _crossing(report: CrossingReport, at: Mapping[str, int]) -> Any:
-    crossing = report.crossing
+    crossing, moved = report.crossing, report.transferable
     return updates.Crossing(
         phase=report.phase.upper(),
         buy=at[report.buy],
@@ -91,6 +92,7 @@ def _crossing(report: CrossingReport, at: Mapping[str, int]) -> Any:
         figures=() if crossing is None else figures(crossing[2:]),
         buy_age_ms=report.buy_age_ms,
         sell_age_ms=report.sell_age_ms,
+        transferable=None if moved is None else _numbers(moved).decode(),
     )
 
 
