@@ -1,7 +1,8 @@
 """Goal 9, first half: bytes a level of a full book costs, by the process's resident memory.
 
-The deepest books are measured again after every second level was dropped and another one added, at
-random prices.
+The deepest books are few, so the text that fills them would hide their memory: they state it
+themselves (`Book.nbytes`), whole and after half of the levels were dropped and as many added between
+the others, in random order.
 """
 
 import gc
@@ -18,8 +19,9 @@ from onebook.core import reference
 from timing import report
 
 BOOKS = 200
-DEPTHS = (1_000, 5_000, 50_000)
-CHANGED = 100  # levels a side of a frame of random changes
+DEPTHS = (1_000, 5_000)
+DEEPEST = 50_000
+CHANGED = 100  # levels a side that a frame drops, and adds
 
 
 def resident() -> int:
@@ -27,24 +29,29 @@ def resident() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def changed(number: int, book: core.Book) -> None:
-    """Drop half of the levels in random order, and add as many between the others."""
-    chosen = random.Random(number)
-    frames = []
-    for side in publish._sides(number):
-        prices = [stream.price(ticks) for ticks, _ in chosen.sample(side, len(side) // 2)]
-        frames.append(
-            [
-                [
-                    row
-                    for price in prices[at : at + CHANGED]
-                    for row in ((price, 0), (f"{price}5", 1))
-                ]
-                for at in range(0, len(prices), CHANGED)
-            ]
-        )
-    for bids, asks in zip(*frames, strict=True):
-        book.apply(json.dumps(bids).encode(), json.dumps(asks).encode())
+def change(book: core.Book, snapshot: tuple[stream.Side, stream.Side]) -> None:
+    chosen = random.Random(1)
+    bids, asks = (
+        [stream.price(ticks) for ticks, _ in chosen.sample(side, len(side) // 2)]
+        for side in snapshot
+    )
+    for at in range(0, len(bids), CHANGED):
+        texts = []
+        for prices in (bids, asks):
+            some = prices[at : at + CHANGED]
+            rows = [[price, "0"] for price in some] + [[f"{price}5", "1"] for price in some]
+            texts.append(json.dumps(rows).encode())
+        book.apply(*texts)
+
+
+def deepest() -> None:
+    publish.DEPTH = DEEPEST
+    (book,) = publish.books(1, core.Book)
+    for when in ("", ", changed"):
+        if when:
+            change(book, publish._sides(0))
+        cost = book.nbytes / (book.bid_count + book.ask_count)
+        report(f"memory at depth {DEEPEST}{when}", {"onebook": cost}, "bytes a level")
 
 
 def main() -> None:
@@ -61,11 +68,7 @@ def main() -> None:
         name = "onebook, pure Python" if module is reference else "onebook"
         report(f"memory at depth {depth}", {name: (resident() - before) / levels}, "bytes a level")
     if module is core:
-        for number, book in enumerate(held):
-            changed(number, book)
-        gc.collect()
-        cost = (resident() - before) / sum(book.bid_count + book.ask_count for book in held)
-        report(f"memory at depth {depth}, changed", {name: cost}, "bytes a level")
+        deepest()
 
 
 if __name__ == "__main__":
