@@ -4,10 +4,10 @@ Code without Python objects is in C headers, each declared in a `.pxd`: `_levels
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
 prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
-`_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
-view as JSON and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
-(`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
-documented in `_core.pyi` and `types`.
+`_read.pxi` parses the levels of a frame, `_columns.pxi` collects those of many frames,
+`_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON and `_packed.pxi` as protobuf,
+`_conversion.pxi` converts books into another currency (`_conversion.h`), and `_canonical.pxi`
+formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -76,6 +76,7 @@ cdef int LEVELS_LIMIT = _LEVELS_MAX
 
 include "_facts.pxi"
 include "_read.pxi"
+include "_columns.pxi"
 
 
 @cython.final
