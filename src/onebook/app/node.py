@@ -164,6 +164,7 @@ async def running(
                 via=listed.via,
                 peers=sharing,
                 transactions=transactions,
+                transfers=listed.transfer,
                 limits=gateway_limits,
             )
         )
@@ -395,6 +396,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         accounts=node.accounts,
         transactions=node.transactions,
         health=lambda: health_of(node, clock.wall_ms()),
+        published_fees=node.catalogue.published_fees,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),

@@ -3,11 +3,12 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
-`_read.pxi` parses the levels of a frame, `_columns.pxi` collects those of many frames,
-`_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON and `_packed.pxi` as protobuf,
-`_conversion.pxi` converts books into another currency (`_conversion.h`), and `_canonical.pxi`
-formats the numbers of account records. The interface is documented in `_core.pyi` and `types`.
+prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`;
+`_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame, `_columns.pxi`
+collects those of many frames, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON
+and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
+(`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
+documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -25,6 +26,7 @@ from onebook.core._bins cimport Bin, Bins, bins_next, bins_open, high_word, low_
 from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
 )
+from onebook.core._exact cimport Exact, exact_scan, put_difference
 from onebook.core._merge cimport (
     MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, merge_single,
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
@@ -453,14 +455,17 @@ cdef class Book:
 
     cdef int put(self, const Scan *scan, bint fresh) except -1:
         cdef int side
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at, count
         cdef const Row *row
         cdef int64_t key, bound
-        cdef bint done = True
+        cdef bint done = True, backwards
         for side in range(2):
             bound = self.bounds[side]
-            for at in range(scan.sides[side].count):
-                row = &scan.sides[side].rows[at]
+            count = scan.sides[side].count
+            # A whole book is put worst level first: each is then appended, which is fastest.
+            backwards = fresh and best_first(&scan.sides[side], side)
+            for at in range(count):
+                row = &scan.sides[side].rows[count - 1 - at if backwards else at]
                 key = -row.price if side else row.price
                 # Beyond the horizon a level says nothing about its neighbours.
                 if key < bound or (fresh and row.amount == 0):
@@ -483,6 +488,16 @@ cdef class Book:
         side_cut(&self.sides[side], self.levels_max)
         if self.levels_max == LEVELS_LIMIT:
             self.bounds[side] = self.sides[side].blocks[0].levels[0].key
+
+
+cdef bint best_first(const Rows *rows, int side) noexcept nogil:
+    """Return whether every row is worse than the one before."""
+    cdef int64_t worse = 1 if side else -1
+    cdef Py_ssize_t at
+    for at in range(1, rows.count):
+        if (rows.rows[at].price - rows.rows[at - 1].price) * worse <= 0:
+            return False
+    return True
 
 
 cdef int64_t outermost(const Rows *rows, int side) noexcept nogil:
