@@ -109,6 +109,7 @@ class StepBooks:
         instruments: list[Instrument | None],
         names: Sequence[str],
         fees: Mapping[str, str] | None,
+        net: bool,
     ) -> None:
         self.step = step
         self.books = StepMembers(step.through, instruments)
@@ -120,6 +121,7 @@ class StepBooks:
             inverse=step.inverse,
             fees=None if fees is None else [fees[exchange_of(each)] for each in step.members],
             through_fees=None if fees is None else [fees[each] for each in step.through],
+            net=net,
         )
 
     def refresh(self, books: Books) -> None:
@@ -184,7 +186,8 @@ class BasketMembers(StreamMembers):
         symbol: The view's symbol.
         lookup: Returns the instrument of an exchange and a symbol.
         fees: Taker fees by exchange; None without.
-        depth: Levels a side of converted books.
+        depth: Levels a side of the merged book.
+        net: Whether the merged book is in the order of prices after fees.
     """
 
     __slots__ = ("_depth", "_native", "_states", "_step_of", "steps")
@@ -196,6 +199,8 @@ class BasketMembers(StreamMembers):
         lookup: Lookup,
         fees: Mapping[str, str] | None,
         depth: int = LEVELS_MAX,
+        *,
+        net: bool = False,
     ) -> None:
         super().__init__(
             names, [lookup(exchange_of(name), symbol_of(name, symbol)) for name in names]
@@ -204,7 +209,7 @@ class BasketMembers(StreamMembers):
         self._native: list[Book | None] = []
         self._states: dict[str, MemberState] = {}
         self.steps = [
-            StepBooks(step, [lookup(each, step.symbol) for each in step.through], names, fees)
+            StepBooks(step, [lookup(each, step.symbol) for each in step.through], names, fees, net)
             for step in conversion_steps(
                 names, symbol, lambda exchange, pair: lookup(exchange, pair) is not None
             )
