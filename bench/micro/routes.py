@@ -51,7 +51,7 @@ def main() -> None:
     for book, (whole, _) in zip(books, lives, strict=True):
         book.replace(*whole)
     members = Members(books)
-    fees = {name: FEES[at % len(FEES)] for at, name in enumerate(members.names)}
+    fees = [FEES[at % len(FEES)] for at in range(len(members.names))]
     sizes = fill_sizes(AMOUNTS, [])
     views: dict[str, Any] = {
         "fills without fees": FillView(members.names, sizes),

@@ -133,6 +133,28 @@ export interface Crossing {
   percent?: string;
   buyAgeMs?: number;
   sellAgeMs?: number;
+  /** Whether the coin can be moved from `buy` to `sell`; absent while it is unknown for both. */
+  transferable?: Transferable;
+}
+
+/** Whether a coin can be moved between two exchanges; null is unknown. */
+export interface Transferable {
+  coin: string;
+  /** false: an exchange does not allow it; true: a network of the same name is open on both. */
+  possible: boolean | null;
+  buy: CoinTransfer | null;
+  sell: CoinTransfer | null;
+}
+
+/** Deposits and withdrawals of a coin on one exchange; null is unknown. */
+export interface CoinTransfer {
+  /** The library that read them. */
+  via: string;
+  readAtMs: number;
+  deposit: boolean | null;
+  withdraw: boolean | null;
+  /** Fees in the coin, as decimal text. */
+  networks: { network: string; deposit: boolean | null; withdraw: boolean | null; withdrawFee: string | null }[];
 }
 
 /** How some books of a view with the option `quotes` are converted. */
@@ -172,6 +194,8 @@ export class View {
   staleExchanges: string[];
   /** Requested exchanges that are not served, with the reason. */
   rejected: Record<string, string>;
+  /** With `fees: "published"`, the fee of each book, in percent, and where it is from; `old` after 180 days. */
+  publishedFees: { exchange: string; symbol: string; percent: string; source: "instruments" | "page"; date: string; page?: string; old?: boolean }[];
   /** The last known state of each exchange that changed its state. */
   states: Record<string, "syncing" | "live" | "stale" | "offline">;
   /** Milliseconds by exchange, with the option `ages`. */
@@ -233,8 +257,8 @@ export interface BookOptions {
     /** With `fees`: the worst price before fees, exchanges to leave out, maximum exchanges of a split. */
     limit?: string; exclude?: string[]; max_exchanges?: number;
   } | null;
-  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the API key's fee table. */
-  fees?: Record<string, string> | "key" | null;
+  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the API key's fee table; or "published", the base fees that the exchanges state themselves. */
+  fees?: Record<string, string> | "key" | "published" | null;
   /** Order levels by price after the fee; needs `fees`. */
   net?: boolean;
   /** Only levels within this many basis points of the mid, as decimal text. */

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from itertools import count
@@ -116,6 +116,11 @@ class _Timer:
 
     def cancel(self) -> None:
         self.callback = None
+
+
+def day_of(at_ms: int) -> date:
+    """Return the day (UTC) of Unix milliseconds."""
+    return datetime.fromtimestamp(at_ms // 1_000, UTC).date()
 
 
 def iso_ms(at_ms: int) -> str:

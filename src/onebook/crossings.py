@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from onebook.fees import fee_percent
 from onebook.fill import decimal_of
 from onebook.routes import RouteSide
+from onebook.transfers import Transferable
 
 PERCENT_DECIMALS: Final = 6  # of a profit in percent
 PERCENT: Final = 100 * 10**PERCENT_DECIMALS
@@ -40,7 +41,8 @@ class CrossingReport(NamedTuple):
 
     `phase` is "began", "changed", "lasts" or "ended" since the previous update, `lasted_ms` the
     milliseconds since the update with which it began. `crossing` and the ages of both exchanges'
-    data are None for one that ended.
+    data are None for one that ended. `transferable` is None unless the service reads transfers
+    and knows those of at least one of the two exchanges.
     """
 
     phase: str
@@ -50,6 +52,7 @@ class CrossingReport(NamedTuple):
     crossing: Crossing | None
     buy_age_ms: int | None
     sell_age_ms: int | None
+    transferable: Transferable | None = None
 
 
 class _Pair:

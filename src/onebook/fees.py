@@ -6,6 +6,7 @@ table does not name. An exchange without a fee has no net price: a missing fee n
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eigh
 FEES_MAX: Final = 256  # entries of a table
 OTHERS: Final = "*"
 KEY_TABLE: Final = "key"  # as the option `fees`: the table of the API key
+PUBLISHED: Final = "published"  # as the option `fees`: the fees that exchanges state themselves
 
 _PERCENT = re.compile(r"-?(?:0|[1-9][0-9]?)(?:\.[0-9]{1,12})?", re.ASCII).fullmatch
 
@@ -42,6 +44,23 @@ class ExchangeFees(NamedTuple):
     unknown: tuple[str, ...]
 
 
+class PublishedFee(NamedTuple):
+    """The base taker fee of a pair that the exchange states itself.
+
+    `percent` is decimal text; `source` is "instruments" (the exchange's list of pairs, read on
+    `date`) or "page" (`page` is its address, `date` its date); `old` is whether `date` is more than
+    180 days ago.
+    """
+
+    exchange: str
+    symbol: str
+    percent: str
+    source: str
+    date: date
+    page: str = ""
+    old: bool = False
+
+
 def fee_table(fees: Mapping[str, str]) -> TakerFees:
     """Check a table and convert it to canonical form: shortest texts, sorted by name.
 
@@ -60,6 +79,12 @@ def named_table(fees: Mapping[str, str], known: Callable[[str], str]) -> TakerFe
         ValueError: A fee is invalid, or there are too many.
     """
     return fee_table({name if name == OTHERS else known(name): fees[name] for name in fees})
+
+
+def fee_of(table: Mapping[str, str], exchange: str, symbol: str) -> str | None:
+    """Return the fee of a pair on an exchange: its own (`kraken:BTC/USD`), or the exchange's."""
+    fee = table.get(f"{exchange}:{symbol}")
+    return table.get(exchange, table.get(OTHERS)) if fee is None else fee
 
 
 def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:

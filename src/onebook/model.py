@@ -26,8 +26,9 @@ class Instrument(Struct, frozen=True, eq=False):
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
     `lot` are the price and amount steps as decimal text, "" if the exchange does not state them.
     `least_amount` (base currency) and `least_notional` (quote currency) are the minimum amount and
-    value of an order, in the same form. `codes` is the pair in the exchange's own currency codes,
-    in capitals (`XBT/USDT`). `via` is the library that provides its books, "" for a native
+    value of an order, in the same form. `taker_fee` is the base taker fee of this pair in percent,
+    "" if the list does not state it. `codes` is the pair in the exchange's own currency codes, in
+    capitals (`XBT/USDT`). `via` is the library that provides its books, "" for a native
     connector. `scales` are for exchanges that send scaled integers: the decimals of prices and of
     amounts (`core.LevelShape`).
     """
@@ -43,6 +44,7 @@ class Instrument(Struct, frozen=True, eq=False):
     scales: tuple[int, int] = (0, 0)
     least_amount: str = ""
     least_notional: str = ""
+    taker_fee: str = ""
 
 
 class Tier(StrEnum):

@@ -22,6 +22,7 @@ from onebook.api import (
 from onebook.clock import SYSTEM_CLOCK
 from onebook.clock import Clock as SourceClock
 from onebook.config import ApiSettings
+from onebook.fees import PublishedFee
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import History, SimulatedBybit, SimulatedKey
@@ -93,12 +94,14 @@ class World:
     transactions: Transactions
     exchange: SimulatedBybit
     health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
+    published: dict[str, tuple[list[PublishedFee], list[str]]] = field(default_factory=dict)
 
     def services(self, settings: ApiSettings | None = None) -> Services:
         return Services(
             accounts=self.accounts,
             transactions=self.transactions,
             health=lambda: self.health,
+            published_fees=lambda symbol: self.published.get(symbol, ([], [])),
             websocket=WebSocketFacts(
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),

@@ -1,9 +1,12 @@
 """GET and PUT /api/v1/fees: the taker fees of the session's key."""
 
+from datetime import date
+
 import httpx
 import pytest
 
 from api.conftest import Issue, World, bearer
+from onebook.fees import PublishedFee
 
 FEES = "/api/v1/fees"
 
@@ -46,6 +49,35 @@ async def test_a_table_that_cannot_be_used_changes_nothing(
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
     assert words in answer.json()["message"]
     assert (await client.get(FEES, headers=session)).json()["fees"] == {"okx": "0.1"}
+
+
+async def test_published_fees_are_stated_with_source_date_and_age(
+    client: httpx.AsyncClient, issue: Issue, world: World
+) -> None:
+    page = "https://www.kucoin.com/support/48142946141635"
+    kraken = PublishedFee("kraken", "BTC/USDT", "0.4", "instruments", date(2026, 11, 27))
+    kucoin = PublishedFee("kucoin", "BTC/USDT", "0.1", "page", date(2026, 3, 26), page, old=True)
+    world.published["BTC/USDT"] = [kraken, kucoin], ["binance"]
+    session = await bearer(client, await issue())
+    answer = await client.get(f"{FEES}/published", headers=session, params={"symbol": "btc/usdt"})
+    body = answer.json()
+    assert (answer.status_code, body["symbol"], body["unknown_fee"]) == (
+        200,
+        "BTC/USDT",
+        ["binance"],
+    )
+    assert body["fees"] == [
+        {"exchange": "kraken", "symbol": "BTC/USDT", "percent": "0.4", "source": "instruments",
+         "date": "2026-11-27", "page": None, "old": False},
+        {"exchange": "kucoin", "symbol": "BTC/USDT", "percent": "0.1", "source": "page",
+         "date": "2026-03-26", "page": page, "old": True},
+    ]  # fmt: skip
+    answer = await client.get(f"{FEES}/published", headers=session, params={"symbol": "X/Y"})
+    assert (answer.status_code, answer.json()["message"]) == (
+        400,
+        "symbol: no exchange lists 'X/Y'.",
+    )
+    assert (await client.get(f"{FEES}/published")).status_code == 401
 
 
 async def test_fees_need_a_session(client: httpx.AsyncClient) -> None:

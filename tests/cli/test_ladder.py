@@ -5,6 +5,7 @@ With `ONEBOOK_PICTURES=docs/images` the picture of the ladder in the documentati
 
 import os
 import re
+from datetime import date
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -16,8 +17,10 @@ from rich.console import Console
 from onebook.cli.ladder import Ladder, joined, market_lines, read_fees, transits_of
 from onebook.client import BookLevel, BookTimes, BookView, ExchangeTimes, Fill, FillPart
 from onebook.crossings import Crossing, CrossingReport
+from onebook.fees import PublishedFee
 from onebook.orderbook import LayerTimes, NetLevel
 from onebook.routes import Route, RoutePart
+from onebook.transfers import Transferable
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 PICTURES = os.environ.get("ONEBOOK_PICTURES")
@@ -104,6 +107,16 @@ def test_an_exchange_without_a_fee_is_named(view):
     assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  no fee: xt")
 
 
+def test_an_old_published_fee_is_marked_with_its_date(view):
+    of = date(2026, 3, 26)
+    view.published_fees = (
+        PublishedFee("kucoin", "BTC/USDT", "0.1", "page", of, "https://x.example", old=True),
+        PublishedFee("kucoin", "BTC/USDC", "0.1", "page", of, "https://x.example", old=True),
+        PublishedFee("kraken", "BTC/USDT", "0.4", "instruments", of),
+    )
+    assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  kucoin: fee of 2026-03-26")
+
+
 def test_what_the_books_do_not_hold_or_state_is_reported(view):
     short = fill(complete=False, size=Decimal(9), uncovered=["okx", "kraken"])
     none = fill(
@@ -147,6 +160,17 @@ def test_a_crossing_after_fees_has_its_profit_first_and_an_ended_one_is_not_show
         "crossed:  after fees +0.15 (0.300 %)  buy okx 101 (40 ms)  sell kraken 101.5 (2.5 s)  "
         "amount 0.5  for 1.5 s  1 more pairs"
     )
+
+
+@pytest.mark.parametrize(
+    ("possible", "words"),
+    [(True, "  BTC can be moved"), (False, "  BTC cannot be moved"), (None, "  for 1.5 s")],
+)
+def test_a_crossing_says_whether_the_coin_can_be_moved(view, possible, words):
+    best = Crossing("okx", "kraken", *map(Decimal, ("0.5", "101", "101.5", "0.25", "0.149", "0.3")))
+    moved = Transferable("BTC", possible, None, None)
+    view.crossings = (CrossingReport("lasts", "okx", "kraken", 1_500, best, 40, 2_500, moved),)
+    assert lines(view, with_fees=True)[2].endswith(words)
 
 
 def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):

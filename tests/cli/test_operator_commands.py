@@ -25,6 +25,7 @@ from onebook.cli.db import db_app
 from onebook.cli.keys import keys_app
 from onebook.cli.usage import usage
 from onebook.clock import iso_ms, ms_of_iso
+from onebook.exchanges import EXCHANGES
 from onebook.model import DAY_MS
 from onebook.store import Store, UsageCell
 
@@ -172,6 +173,19 @@ def test_a_key_gets_a_table_of_fees(run: Run, key: dict[str, str]) -> None:
     refused(run("keys", "fees", name, "okx=0.1", "--clear"), "either")
     assert json.loads(run("keys", "fees", name, "--clear", "--json").stdout) == {}
     assert run("audit").stdout.count("change_fees") == 2
+
+
+def test_published_fees_are_shown_with_their_source(run: Run) -> None:
+    found = json.loads(run("keys", "fees", "published", "--json").stdout)
+    fees = {each["exchange"]: each for each in found["fees"]}
+    assert fees["kucoin"]["date"] == "2026-03-26"
+    assert fees["kraken"]["source"] == "instrument list, read hourly"
+    assert "binance" in found["unknown_fee"]
+    assert {*fees, *found["unknown_fee"]} == {*EXCHANGES}
+    shown = run("keys", "fees", "published")
+    assert "https://www.kucoin.com/" in shown.stdout
+    assert "Without a published fee: " in shown.stderr
+    refused(run("keys", "fees", "published", "okx=0.1"), "cannot be changed")
 
 
 def test_a_key_gets_another_tier_and_its_own_allowance(run: Run, key: dict[str, str]) -> None:

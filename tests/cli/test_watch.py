@@ -412,9 +412,10 @@ def test_a_refused_symbol_comes_with_those_that_it_resembles():
     assert "None of these exchanges trades BTC/USDT. Did you mean BTC/USDC?" in answer.output
 
 
-def test_the_fees_of_the_key_are_those_of_the_service():
+@pytest.mark.parametrize("table", ["key", "published"])
+def test_a_named_table_of_fees_is_that_of_the_service(table):
     data = UPDATE["data"] | {"crossings": []}
     with Scripted(UPDATE | {"data": data}) as server:
-        answer = server.watch("--updates", "1", "--net", "--fees", "key")
+        answer = server.watch("--updates", "1", "--net", "--fees", table)
     assert answer.exit_code == 0, answer.output
-    assert (server.heard[1]["fees"], server.heard[1]["net"]) == ("key", True)
+    assert (server.heard[1]["fees"], server.heard[1]["net"]) == (table, True)

@@ -16,8 +16,8 @@ from onebook.library.book import ServiceOptions
 # Of a view alone: what the service says in its own words, and how messages are applied.
 OF_A_VIEW = {
     "market_stats", "stale_exchanges", "rejected", "states", "reports", "ages", "coverage", "fills",
-    "conversions", "timestamp", "update_number", "view", "members", "copy", "apply", "apply_packed",
-    "lose", "checksum",
+    "conversions", "published_fees", "timestamp", "update_number", "view", "members", "copy",
+    "apply", "apply_packed", "lose", "checksum",
 }  # fmt: skip
 SUBSCRIBING = {"subscribe", "unsubscribe"}
 PAIRS = [

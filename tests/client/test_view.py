@@ -8,6 +8,7 @@ import pytest
 
 from onebook.client import BookLevel, BookProblem, BookView, Crossing
 from onebook.routes import Rules
+from onebook.transfers import CoinTransfer, NetworkTransfer, Transferable
 
 
 def message(kind, number, bids, asks, **more):
@@ -216,18 +217,25 @@ def test_a_short_crossing_has_the_best_levels_and_the_crossings():
         "buy_age_ms": 12,
         "sell_age_ms": 3,
     }
+    networks = [{"network": "BTC", "deposit": True, "withdraw": None, "withdraw_fee": 0.0005}]
+    coin = {"via": "ccxt", "read_at_ms": 7, "deposit": True, "withdraw": None, "networks": networks}
+    moved = {"coin": "BTC", "possible": None, "buy": None, "sell": coin}
     began = {"phase": "began", "buy": "okx", "sell": "kraken", "lasted_ms": 0, **figures}
+    began |= {"transferable": moved}
     ended = {"phase": "ended", "buy": "xt", "sell": "okx", "lasted_ms": 240}
     head = {"type": "crossing", "symbol": "BTC/USDT", "bid": [101, 2], "ask": [100, 1]}
     text = json.dumps(head | {"crossings": [ended, began]})
     assert view.apply(json.loads(text, parse_float=Decimal))
     assert view.best_bid.price == 101
     last, first = view.crossings
-    assert last == ("ended", "xt", "okx", 240, None, None, None)
+    assert last == ("ended", "xt", "okx", 240, None, None, None, None)
     assert first.crossing == Crossing(
         "okx", "kraken", *map(Decimal, ("1.5", "100", "101", "1.5", "0.9561", "0.636763"))
     )
     assert (first.buy_age_ms, first.sell_age_ms) == (12, 3)
+    network = NetworkTransfer("BTC", True, None, Decimal("0.0005"))
+    sell = CoinTransfer("ccxt", 7, True, None, (network,))
+    assert first.transferable == Transferable("BTC", None, None, sell)
     view.apply(message("aggregated_orderbook_update", 3, [[99, 4]], []))
     assert view.crossings == ()
 

@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 from contextlib import aclosing, asynccontextmanager
+from datetime import date
 from http import HTTPStatus
 
 import pytest
@@ -15,6 +16,8 @@ from websockets.utils import accept_key
 from e2e.test_tls import Authority
 from onebook.client import Refused, Unavailable, session, watch
 from onebook.client.failures import BACKOFF_MAX_S, NO_CLOSE_FRAME, pause_s
+from onebook.client.shapes import fault_of, shapes_of
+from onebook.fees import PublishedFee
 from steady import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -383,6 +386,32 @@ async def test_the_exchanges_that_do_not_list_the_symbol_are_named():
         async with aclosing(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"])) as views:
             view = await anext(views)
     assert view.rejected == {"kraken": "symbol_not_traded"}
+
+
+async def test_published_fees_are_part_of_a_view():
+    fee = {
+        "exchange": "kucoin", "symbol": "BTC/USDT", "percent": "0.1", "source": "page",
+        "date": "2026-03-26", "page": "https://x.example", "old": True, "later": 1,
+    }  # fmt: skip
+    script = Scripted(
+        ["hear", "hear", accepted() | {"published_fees": [fee]}, update(1, 10), "stay"]
+    )
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        chosen = {"fees": "published"}
+        async with aclosing(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"], **chosen)) as views:
+            (found,) = (await anext(views)).published_fees
+    page = "https://x.example"
+    of = date(2026, 3, 26)
+    assert found == PublishedFee("kucoin", "BTC/USDT", "0.1", "page", of, page, old=True)
+
+
+@pytest.mark.parametrize("wrong", [{"date": "26 March"}, {"date": 7}, {"percent": 0.1}])
+async def test_a_published_fee_that_is_none_is_a_fault_of_the_service(wrong):
+    fee = {"exchange": "a", "symbol": "A/B", "percent": "1", "source": "page", "date": "2026-03-26"}
+    shape = shapes_of({})["aggregated_subscription_response"]
+    assert fault_of({"symbol": "A/B", "published_fees": [fee]}, shape) is None
+    assert fault_of({"symbol": "A/B", "published_fees": [fee | wrong]}, shape)
 
 
 async def test_a_misspelt_exchange_is_an_error_that_suggests_a_name():

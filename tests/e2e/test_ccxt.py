@@ -1,7 +1,9 @@
 """The long tail through the whole service: an exchange without a connector, beside one with."""
 
+import asyncio
 import importlib.util
 from contextlib import AsyncExitStack
+from decimal import Decimal
 
 import pytest
 
@@ -13,6 +15,7 @@ from onebook.errors import ConfigError
 from onebook.feeds.ccxt import library
 from onebook.ops.preflight import faults
 from onebook.simulator import SimulatedExchanges
+from steady import PATIENCE_S
 
 SYMBOL = "BTC/USDT"
 DEPTH = 50
@@ -72,6 +75,54 @@ async def test_its_books_are_merged_and_marked(tmp_path):
         assert ends["bids"] < update["data"]["bids"][-1]["price"]
         assert ends["asks"] > update["data"]["asks"][-1]["price"]
         await until_true()
+
+
+@needs_ccxt
+async def test_crossings_state_whether_the_coin_can_be_moved(tmp_path):
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        simulated = await enter(SimulatedExchanges(["kucoin", "gate", "okx"], rate_hz=0))
+        settings = settings_in(tmp_path, feeds={"ccxt": {"transfers": True}})
+        node = await enter(app.running(settings, overrides=pointed_at(simulated.urls)))
+        await node.catalogue.first_read()
+        client = await enter(client_of(node, await key_of(node)))
+        options = {"symbol": SYMBOL, "net": True}
+        await client.say(type="subscribe_aggregated", fees="published", **options)
+        answer = await client.kind("aggregated_subscription_response")
+        fees = {each["exchange"]: each for each in answer["published_fees"]}
+        assert fees.keys() == {"kucoin", "gate"}
+        assert (fees["gate"]["percent"], fees["gate"]["source"]) == ("0.2", "instruments")
+        assert (fees["kucoin"]["percent"], fees["kucoin"]["date"]) == ("0.1", "2026-03-26")
+        assert answer["unknown_fee"] == ["okx"]
+
+        # With rebates, every exchange crosses every other.
+        options = {**options, "fees": {"*": "-1"}, "crossings": "0", "view": "crossed"}
+        await client.say(type="subscribe_aggregated", **options)
+
+        def moved(message, buy, sell):
+            crossings = message.get("data", {}).get("crossings", ())
+            found = [each for each in crossings if (each["buy"], each["sell"]) == (buy, sell)]
+            return found[0].get("transferable") if found else None
+
+        async def until_moved(buy, sell, whole):
+            def is_known(message):
+                known = moved(message, buy, sell)
+                return known is not None and whole == (None not in (known["buy"], known["sell"]))
+
+            while True:
+                simulated.step()
+                message = await client.kind("aggregated_orderbook_update")
+                if is_known(message):
+                    return moved(message, buy, sell)
+
+        async with asyncio.timeout(PATIENCE_S):
+            found = await until_moved("kucoin", "gate", whole=True)
+            half = await until_moved("okx", "gate", whole=False)
+        assert (found["coin"], found["possible"]) == ("BTC", True)
+        assert (found["buy"]["via"], found["sell"]["deposit"]) == ("ccxt", True)
+        (network,) = found["buy"]["networks"]
+        assert (network["network"], network["withdraw_fee"]) == ("BTC", Decimal("0.0005"))
+        assert (half["possible"], half["buy"]) == (None, None)  # OKX tells only account owners
 
 
 def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """The catalogue: what is listed, what changed, what may have been meant."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
+from datetime import date
 
 import httpx
 import pytest
@@ -10,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from clocks import sleeping
 from feeds.toy import TOY, parse_instruments
+from onebook.clock import ManualClock
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges.kit import ROWS_MAX, Instruments, instrument_of
 from onebook.feeds import catalogue as catalogue_module
@@ -37,6 +40,14 @@ def empty(**options) -> Catalogue:
 
 def listed(name: str, *symbols: str, status=InstrumentStatus.TRADING) -> list[Instrument]:
     return [Instrument(name, each, each.replace("/", ""), status=status) for each in symbols]
+
+
+DAY_US = 86_400_000_000
+
+
+def charged(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    pairs = json.loads(body)
+    return Instruments(Instrument("toy", each, each, taker_fee="0.25") for each in pairs)
 
 
 class News:
@@ -73,12 +84,35 @@ def test_an_instrument_stays_the_same_object_while_its_facts_follow_the_list():
     catalogue = empty()
     catalogue.update("toy", listed("toy", "BTC/USD"))
     before = catalogue.instrument("toy", "BTC/USD")
-    new = Instrument("toy", "BTC/USD", "BTCUSD", tick="0.1", lot="0.001", scales=(8, 2))
+    new = Instrument(
+        "toy", "BTC/USD", "BTCUSD", tick="0.1", lot="0.001", scales=(8, 2), least_amount="0.01",
+        least_notional="5", taker_fee="0.25",
+    )  # fmt: skip
     catalogue.update("toy", [new])
     after = catalogue.instrument("toy", "BTC/USD")
     assert after is before
     assert after is not None
     assert (after.tick, after.lot, after.scales) == ("0.1", "0.001", (8, 2))
+    assert (after.least_amount, after.least_notional, after.taker_fee) == ("0.01", "5", "0.25")
+
+
+async def test_a_published_fee_has_the_day_on_which_the_list_was_read():
+    answers = [httpx.Response(200, json=["BTC/USD"]), httpx.Response(404)]
+    clock = ManualClock(epoch_us=DAY_US)
+    catalogue = Catalogue(
+        {"toy": replace(TOY, parse_instruments=charged)},
+        rest=rest(lambda request: answers.pop(0)),
+        settings=FeedSettings(),
+        clock=clock,
+    )
+    assert catalogue.published_fee("toy", "BTC/USD") is None
+    assert await catalogue.load(catalogue._exchanges["toy"])
+    clock.move_to(181 * 86_400)
+    assert not await catalogue.load(catalogue._exchanges["toy"])
+    fee = catalogue.published_fee("toy", "BTC/USD")
+    assert fee is not None
+    assert (fee.percent, fee.date, fee.old) == ("0.25", date(1970, 1, 2), True)
+    assert catalogue.published_fee("toy", "ETH/USD") is None
 
 
 def test_who_vanishes_halts_and_returns_is_reported():

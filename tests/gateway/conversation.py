@@ -35,6 +35,7 @@ LISTED = {
 SUPPORTED = sorted(NAMES)
 
 
+PUBLISHED: dict = {}  # published fees, by exchange and symbol
 AWAY = {"bybit": "offline", "coinbase": "maintenance"}
 
 
@@ -52,6 +53,9 @@ class Listed:
 
     def suggest(self, symbol, n=3):
         return ["BTC/USD", "BTC/USDT", "DOGE/USDT"][:n]
+
+    def published_fee(self, exchange, symbol):
+        return PUBLISHED.get((exchange, symbol))
 
     unread_names: frozenset = frozenset()
 

@@ -1,15 +1,24 @@
 """Lists of exchanges and pairs in replies: only those that the settings switch on."""
 
 import json
+from datetime import date
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.conversation import AWAY, LISTED, SUPPORTED, Conversation, Listed, assert_error
+from gateway.conversation import (
+    AWAY,
+    LISTED,
+    PUBLISHED,
+    SUPPORTED,
+    Conversation,
+    Listed,
+    assert_error,
+)
 from onebook.core import MEMBERS_MAX, View
-from onebook.fees import fee_table
+from onebook.fees import PublishedFee, fee_table
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
@@ -531,6 +540,77 @@ def test_the_table_of_the_key_is_that_of_the_key_when_the_view_was_opened(alice)
     reply, _ = subscribed(alice, exchanges=["okx", "kraken"], fees="key", net=True)
     assert reply["options"]["fees"] == {"okx": "0.01"}
     assert reply["unknown_fee"] == ["kraken"]
+
+
+def published(exchange, symbol, percent, page="", *, old=False):
+    source = "page" if page else "instruments"
+    return PublishedFee(exchange, symbol, percent, source, date(2026, 3, 26), page, old)
+
+
+@pytest.fixture
+def stated(listed, monkeypatch):
+    """Published fees: of kraken they differ by pair, of okx all are equal."""
+    page = "https://okx.com/fees"
+    for fee in (
+        published("kraken", "BTC/USDT", "0.4"),
+        published("kraken", "BTC/USDC", "0.4"),
+        published("kraken", "USDC/USDT", "0.2"),
+        published("okx", "BTC/USDT", "0.1", page, old=True),
+        published("okx", "BTC/USDC", "0.1", page, old=True),
+    ):
+        monkeypatch.setitem(PUBLISHED, (fee.exchange, fee.symbol), fee)
+
+
+@pytest.mark.usefixtures("stated")
+def test_published_fees_are_stated_with_their_source_and_date(alice):
+    both = {"exchanges": ["okx", "kraken", "binance"], "net": True}
+    reply, key = subscribed(alice, fees="published", **both)
+    assert reply["options"]["fees"] == {"kraken": "0.4", "okx": "0.1"}
+    assert reply["unknown_fee"] == ["binance"]
+    assert reply["rejected"] == [{"exchange": "binance", "reason": "unknown_fee"}]
+    assert reply["published_fees"] == [
+        {"exchange": "kraken", "symbol": "BTC/USDT", "percent": "0.4", "source": "instruments",
+         "date": "2026-03-26"},
+        {"exchange": "okx", "symbol": "BTC/USDT", "percent": "0.1", "source": "page",
+         "date": "2026-03-26", "page": "https://okx.com/fees", "old": True},
+    ]  # fmt: skip
+    own, same = subscribed(alice, fees={"kraken": "0.4", "okx": "0.1"}, **both)
+    assert same == key  # equal fees are one stream, wherever they are from
+    assert "published_fees" not in own
+
+
+def test_without_published_fees_every_exchange_is_named(alice):
+    reply, _ = subscribed(alice, exchanges=["okx", "kraken"], fees="published")
+    assert "fees: no exchange of this view has a fee: kraken, okx" in reply["message"]
+
+
+@pytest.mark.usefixtures("stated")
+def test_a_basket_has_the_published_fee_of_each_pair(alice):
+    both = {"exchanges": ["okx", "kraken"], "quotes": ["USDC"]}
+    reply, key = subscribed(alice, fees="published", **both)
+    assert reply["options"]["fees"] == {
+        "kraken:BTC/USDC": "0.4", "kraken:BTC/USDT": "0.4", "kraken:USDC/USDT": "0.2", "okx": "0.1",
+    }  # fmt: skip
+    named = [(each["exchange"], each["symbol"]) for each in reply["published_fees"]]
+    assert named == [
+        ("kraken", "BTC/USDC"), ("kraken", "BTC/USDT"), ("kraken", "USDC/USDT"),
+        ("okx", "BTC/USDC"), ("okx", "BTC/USDT"),
+    ]  # fmt: skip
+    (fetch,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USDT", depth=5)
+    assert fetch.key.options.fees == key.options.fees
+
+
+@pytest.mark.usefixtures("stated")
+def test_a_book_or_conversion_without_a_published_fee_is_left_out(alice, monkeypatch):
+    monkeypatch.delitem(PUBLISHED, ("okx", "BTC/USDC"))
+    both = {"exchanges": ["okx", "kraken"], "quotes": ["USDC"]}
+    reply, _ = subscribed(alice, fees="published", **both)
+    assert reply["exchanges"] == ["kraken", "kraken:USDC", "okx"]
+    assert reply["unknown_fee"] == ["okx:USDC"]
+    monkeypatch.delitem(PUBLISHED, ("kraken", "USDC/USDT"))
+    reply, _ = subscribed(alice, fees="published", **both)
+    assert reply["exchanges"] == ["kraken", "okx"]
+    assert {"exchange": "kraken:USDC", "reason": "no_conversion"} in reply["rejected"]
 
 
 def test_a_view_without_fees_says_nothing_of_them(alice):

@@ -14,12 +14,14 @@ from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app, config
 from onebook.app import feeder
+from onebook.clock import SYSTEM_CLOCK
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
 from onebook.simulator import SimulatedExchanges
+from onebook.transfers import CoinTransfer
 from steady import PATIENCE_S, own_s
 
 EXCHANGES = ("okx", "kraken", "gate")  # each shows its published levels: none has a fast top
@@ -192,6 +194,19 @@ async def test_books_move_to_a_node_that_joins_and_from_one_that_leaves_and_are_
                 assert subscriber.wrong == []
                 for exchange, symbol in here.published.books:
                     assert here.simulated[exchange].followers(symbol) == 1
+
+
+async def test_a_gateway_knows_the_fees_and_transfers_that_a_feeds_node_reads(tmp_path):
+    async with world(tmp_path) as here, here.feeds() as feeds:
+        node, _ = await here.gateway()
+        fee = node.catalogue.published_fee("gate", "BTC/USDT")
+        assert (fee.percent, fee.source) == ("0.2", "instruments")
+        assert fee.date == feeds.catalogue.read_on["gate"]
+        assert node.catalogue.published_fee("okx", "BTC/USDT") is None
+        assert node.catalogue.transfer("gate", "BTC") is None
+        read = CoinTransfer("ccxt", SYSTEM_CLOCK.wall_ms(), True, False)
+        feeds.catalogue.transferred("gate", {"BTC": read})
+        await eventually(lambda: node.catalogue.transfer("gate", "BTC") == read)
 
 
 async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(tmp_path):

@@ -2,11 +2,15 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import date
+from decimal import Decimal
 
 import pytest
+from msgspec import msgpack
 
 from nodes.servers import nats_server
 from onebook.books import Books
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import FeedSettings, NatsSettings, NodeSettings
 from onebook.model import Instrument
 from onebook.nodes import lists, wire
@@ -15,6 +19,7 @@ from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
 from onebook.nodes.subjects import LIST, Subjects
 from onebook.rest import Rest
+from onebook.transfers import CoinTransfer, NetworkTransfer
 from steady import PATIENCE_S
 
 FEEDS = 2
@@ -137,3 +142,46 @@ async def test_a_list_that_changes_between_two_pages_is_read_from_its_beginning(
     async with gateway(answer, NEVER_S) as (catalogue, _):
         assert await catalogue.first_read(PATIENCE_S)
         assert len(catalogue.listed("okx")) == changed_at * lists.PAGE_ROWS + 1
+
+
+def test_the_day_of_reading_and_the_fees_are_part_of_a_list():
+    rows = [Instrument("kraken", "BTC/USD", "BTC/USD", taker_fee="0.4")]
+    read = [
+        lists.PublishedList(rows, depth=0, levels_max=9, read_on=date(2026, 11, day))
+        for day in (26, 27)
+    ]
+    assert read[0].digest != read[1].digest  # so that gateways read it again
+    page = lists.page_of(read[1].page(0))
+    catalogue = RemoteCatalogue(rest=None, settings=FeedSettings(exchanges=["kraken"]))
+    catalogue.received("kraken", page, page.rows)
+    fee = catalogue.published_fee("kraken", "BTC/USD")
+    assert (fee.percent, fee.date) == ("0.4", date(2026, 11, 27))
+
+
+def test_gateways_get_the_transfers_of_coins_with_the_list():
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    network = NetworkTransfer("TRC20", True, False, Decimal("1.5"))
+    coins = {
+        "BTC": CoinTransfer("ccxt", now_ms, True, None, (network,)),
+        "ETH": CoinTransfer("ccxt", now_ms - 4 * 3_600_000, True, True),
+        "XRP": CoinTransfer("ccxt", now_ms),  # not listed
+    }
+    rows = [Instrument("kraken", f"{coin}/USD", f"{coin}/USD") for coin in ("BTC", "ETH")]
+    plain = lists.PublishedList(rows, depth=0, levels_max=9)
+    sent = lists.PublishedList(rows, depth=0, levels_max=9, transfers=coins)
+    assert sent.digest != plain.digest
+    page = lists.page_of(sent.page(0))
+    assert {*page.transfers} == {"BTC", "ETH"}
+    catalogue = RemoteCatalogue(rest=None, settings=FeedSettings(exchanges=["kraken"]))
+    catalogue.received("kraken", page, page.rows, page.transfers)
+    assert catalogue.transfer("kraken", "BTC") == coins["BTC"]
+    assert catalogue.transfer("kraken", "ETH") is None  # the feeds node has not read it lately
+    assert catalogue.transfer("okx", "BTC") is None
+
+
+def test_a_list_of_an_earlier_version_has_neither_day_nor_fees():
+    row = ("BTC/USD", "BTC/USD", "0.1", "0.1", "trading", "BTC/USD", "", (0, 0), "", "")
+    page = {"digest": "d", "rows": [row], "pages": 1, "depth": 0, "levels_max": 9}
+    found = lists.page_of(msgpack.encode(page))
+    assert found.read_on is None
+    assert lists.instruments_of("kraken", found.rows)[0].taker_fee == ""

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from core.conversions import World, decimals_of, expected, random_book
-from onebook.fees import TakerFees
+from onebook.fees import TakerFees, fee_of
 from onebook.model import Health
 from onebook.streams import StreamKey, ViewOptions
 from onebook.streams.basket import conversion_steps, exchange_of, member_name, symbol_of
@@ -256,9 +256,9 @@ def pooled(listed, members, books, fees, depth, scale_of):
             continue
         world = World(
             [books.get(where(each)) for each in served],
-            [fees.get(exchange_of(each), "0") for each in served],
+            [fee_of(fees, *where(each)) or "0" for each in served],
             live,
-            [fees.get(each, "0") for each in through],
+            [fee_of(fees, each, pair) or "0" for each in through],
             pair.startswith("USDT"),
             [scale_of(*where(each)) for each in served],
         )
@@ -300,7 +300,11 @@ def check(seed):
     every = [f"{exchange}{quote}" for exchange in EXCHANGES for quote in ("", ":USDC", ":USD")]
     served = {each for _, members in steps_of(listed, every).values() for each in members}
     members = sorted(each for each in every if ":" not in each or each in served)
-    fees = {each: random_.choice(FEES) for each in EXCHANGES} if random_.random() < 0.5 else {}
+    kind = random_.random()
+    names = list(EXCHANGES) if kind < 0.5 else []
+    if kind < 0.25:  # published fees differ by pair
+        names = [f"{each}:{pair}" for each in EXCHANGES for pair in sorted(listed[each])]
+    fees = {each: random_.choice(FEES) for each in names}
     depth, size = random_.choice((1, 4, 500)), random_.choice(("0.5", "3", "40"))
     options = {"depth": depth, "split": True, "mode": "delta", "interval_ms": 10}
     # Without fees a fill is gross; with fees routes have their own tests.

@@ -11,6 +11,7 @@ from onebook.crossings import Crossing, crossings
 from onebook.fees import fee_factors
 from onebook.fill import BUY, SELL
 from onebook.streams.fill import route_side
+from onebook.transfers import CoinTransfer, NetworkTransfer, no_transfers
 
 from .test_net_streams import FEES, NAMES, key
 from .test_streams import Rig, levels
@@ -108,8 +109,8 @@ def test_a_crossing_states_its_limits_before_fees_and_its_profit_after_both():
 APART = {"kraken": ([("99", "1")], [("101", "1")]), "okx": ([("99", "1")], [("100", "2")])}
 
 
-def crossing_rig(**options):
-    rig = Rig(NAMES)
+def crossing_rig(transfers=no_transfers, **options):
+    rig = Rig(NAMES, transfers=transfers)
     rig.opened(key(crossings="0", **options), **APART)
     rig.time.run(0.1)
     return rig
@@ -157,6 +158,37 @@ def test_a_crossing_begins_changes_lasts_and_ends():
     rig.delta("okx", [("98", "2")], [])
     rig.time.run(0.1)
     assert shown(rig) == []
+
+
+def test_a_crossing_states_whether_the_coin_can_be_moved():
+    network = NetworkTransfer("BTC", True, None, Decimal("0.00002"))
+    coins = {("kraken", "BTC"): CoinTransfer("ccxt", 7, True, None, (network,))}
+    rig = crossing_rig(transfers=lambda *coin: coins.get(coin))
+    rig.delta("kraken", [("101", "1")], [])
+    rig.time.run(0.1)
+    (began,) = shown(rig)
+    assert (began["buy"], began["sell"]) == ("okx", "kraken")
+    assert began["transferable"] == {
+        "coin": "BTC",
+        "possible": None,
+        "buy": None,
+        "sell": {
+            "via": "ccxt", "read_at_ms": 7, "deposit": True, "withdraw": None,
+            "networks": [
+                {"network": "BTC", "deposit": True, "withdraw": None,
+                 "withdraw_fee": Decimal("0.00002")},
+            ],
+        },
+    }  # fmt: skip
+    closed = CoinTransfer("ccxt", 8, None, False)
+    coins["okx", "BTC"] = closed
+    rig.delta("kraken", [("101", "2")], [])
+    rig.time.run(0.1)
+    assert shown(rig)[0]["transferable"]["possible"] is False
+    coins.clear()
+    rig.delta("kraken", [("101", "3")], [])
+    rig.time.run(0.1)
+    assert "transferable" not in shown(rig)[0]
 
 
 def test_a_stale_exchange_ends_its_crossings():

@@ -24,6 +24,7 @@ from onebook.streams.streams import (
     PUBLISHES_PER_TICK_MAX,
     PUBLISHING_MAX_S,
 )
+from onebook.transfers import no_transfers
 
 SYMBOL = "BTC/USDT"
 START_US = 1_763_632_800_000_000
@@ -98,7 +99,12 @@ def parse(payload):
 class Rig:
     """Real books and streams under virtual time."""
 
-    def __init__(self, exchanges=("binance", "kraken", "okx"), symbols=(SYMBOL,)):
+    def __init__(
+        self,
+        exchanges=("binance", "kraken", "okx"),
+        symbols=(SYMBOL,),
+        transfers=no_transfers,
+    ):
         self.time = VirtualTime()
         self.books = Books()
         self.feeds = Feeds(self.books, exchanges, symbols)
@@ -109,6 +115,7 @@ class Rig:
             catalogue=self.feeds,
             publisher=self.heard,
             clock=self.time,
+            transfers=transfers,
         )
 
     def snapshot(self, exchange, bids, asks, symbol=SYMBOL):

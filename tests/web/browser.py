@@ -18,6 +18,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from steady import PATIENCE_S
+from web.no_netlink import refuse_netlink
 
 POLL_S = 0.05
 FLAGS = (
@@ -218,6 +219,7 @@ class Chromium:
             [CHROMIUM, *FLAGS, f"--user-data-dir={self._folder}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=refuse_netlink,
         )
 
     def end(self) -> None:

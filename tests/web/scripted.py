@@ -311,6 +311,7 @@ def site() -> Site:
             [ExchangeAdapter(BYBIT)], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
         ),
         health=lambda: HealthFacts(ready=True),
+        published_fees=lambda symbol: ([], []),
         websocket=WebSocketFacts(
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),

@@ -12,6 +12,7 @@ from msgspec import Struct
 from onebook.accounts import Accounts
 from onebook.clock import Clock
 from onebook.config import ApiSettings
+from onebook.fees import PublishedFee
 from onebook.metrics import Exposition
 from onebook.transactions.service import Transactions
 
@@ -84,6 +85,8 @@ class Services:
         accounts: Keys, sessions, limits and usage.
         transactions: The service behind endpoints 4 to 7 and 10.
         health: Returns the present state of this node; must not block.
+        published_fees: Returns the published taker fees of a symbol, and the exchanges that trade
+            it but have none.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
@@ -96,6 +99,7 @@ class Services:
     accounts: Accounts
     transactions: Transactions
     health: Callable[[], HealthFacts]
+    published_fees: Callable[[str], tuple[Sequence[PublishedFee], Sequence[str]]]
     websocket: WebSocketFacts
     settings: ApiSettings
     query_key_allowed: bool = True

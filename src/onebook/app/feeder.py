@@ -21,6 +21,7 @@ from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.errors import OnebookError
 from onebook.exchanges.kit.contract import Exchange
+from onebook.feeds.transfers import TransferReader
 from onebook.gateway.scheduler import TURN_S, Turns
 from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition
@@ -85,7 +86,7 @@ async def feeding(
     wanted = settings.feeds
     known = exchanges_in_use(wanted, overrides)
     library = None
-    if any(each.via for each in known.values()):
+    if wanted.ccxt.transfers or any(each.via for each in known.values()):
         library = await stack.enter_async_context(feeds.Library(wanted))
     catalogue = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
     supervisor = feeds.Supervisor(
@@ -93,6 +94,8 @@ async def feeding(
     )
     await stack.enter_async_context(catalogue)
     await stack.enter_async_context(supervisor)
+    if library is not None and wanted.ccxt.transfers:
+        await stack.enter_async_context(TransferReader(catalogue, library, known))
     return Feeding(known, catalogue, supervisor)
 
 

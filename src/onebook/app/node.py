@@ -367,6 +367,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         accounts=node.accounts,
         transactions=node.transactions,
         health=lambda: health_of(node, clock.wall_ms()),
+        published_fees=node.catalogue.published_fees,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),

@@ -4,6 +4,7 @@ A new key is printed once, alone on standard output so that scripts can read it;
 standard error.
 """
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -31,8 +32,10 @@ from onebook.cli.operator import (
     print_keys,
     size_bytes,
 )
-from onebook.exchanges import known_name
-from onebook.fees import TakerFees, named_table
+from onebook.clock import day_of
+from onebook.exchanges import EXCHANGES, known_name
+from onebook.exchanges.kit.published import fee_pages, is_old_fee
+from onebook.fees import PUBLISHED, TakerFees, named_table
 from onebook.model import Tier
 from onebook.store import KeyRow
 
@@ -192,7 +195,12 @@ def change_key(
 @keys_app.command("fees")
 @reported
 def fees(
-    key: KeyName,
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY", help=f"Key id, or `{PUBLISHED}` for the fees that exchanges publish."
+        ),
+    ],
     table: Annotated[
         list[str] | None,
         typer.Argument(
@@ -208,10 +216,18 @@ def fees(
 ) -> None:
     """Show or replace the taker fees of a key, used by subscriptions with `fees: "key"`.
 
+    `onebook keys fees published` shows where the fees of `fees: "published"` are from: the
+    instrument list of the exchange, or a page of its site with its date.
+
     Example: onebook keys fees key_0f3a5c7e9b1d okx=0.08 "*=0.1"
     """
     if table and clear:
         fail("Give either fees or --clear.")
+    if key == PUBLISHED:
+        if table or clear:
+            fail("Published fees cannot be changed; give the id of a key.")
+        _print_published(as_json)
+        return
     given = _fees_of(table or [])
 
     async def work() -> KeyRow:
@@ -227,6 +243,35 @@ def fees(
         print_table(("exchange", "percent"), found.items())
     else:
         typer.echo("This key has no fee table.", err=True)
+
+
+def _print_published(as_json: bool) -> None:
+    """Print the source of each exchange's published fee, and the exchanges without one."""
+    today = day_of(now_ms())
+    stated: list[tuple[str, str, str, date | None, bool]] = []
+    unknown = []
+    for name, exchange in sorted(EXCHANGES.items()):
+        page = fee_pages().get(name)
+        if page is not None:
+            percent = page.taker or " / ".join(page.classes.values())
+            stated.append((name, percent, page.page, page.date, is_old_fee(page.date, today)))
+        elif exchange.lists_fees:
+            stated.append((name, "of each pair", "instrument list, read hourly", None, False))
+        else:
+            unknown.append(name)
+    if as_json:
+        names = ("exchange", "percent", "source", "date", "old")
+        fees = [dict(zip(names, each, strict=True)) for each in stated]
+        print_json({"fees": fees, "unknown_fee": unknown})
+        return
+    print_table(
+        ("exchange", "percent", "source", "date"),
+        [
+            (name, percent, source, f"{day or ''}{' (old)' if is_old else ''}")
+            for name, percent, source, day, is_old in stated
+        ],
+    )
+    typer.echo(f"Without a published fee: {', '.join(unknown)}.", err=True)
 
 
 def _fees_of(table: list[str]) -> TakerFees:

@@ -385,6 +385,9 @@ def _crossings(view: BookView, decimals: int, width: int | None) -> Text:
         f"amount {text_of(best.amount)}",
         f"for {age_text(first.lasted_ms)}",
     ]
+    moved = first.transferable
+    if moved is not None and moved.possible is not None:
+        parts.append(f"{moved.coin} {'can' if moved.possible else 'cannot'} be moved")
     if len(found) > 1:
         parts.append(f"{len(found) - 1} more pairs")
     return Text(_fitted("crossed:", parts, width), style="yellow")
@@ -433,6 +436,10 @@ def _ages(view: BookView, width: int | None) -> Text:
     oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
     parts = [f"{name} {_age(view, name)}" for name in oldest]
     parts += [f"no fee: {name}" for name, why in view.rejected.items() if why == "unknown_fee"]
+    # A view in several quotes has a fee of each pair.
+    parts += dict.fromkeys(
+        f"{each.exchange}: fee of {each.date}" for each in view.published_fees if each.old
+    )
     return Text(_fitted("oldest data:" if parts else "no data", parts, width), style="dim")
 
 

@@ -28,7 +28,7 @@ from onebook.cli.ladder import (
     transits_of,
 )
 from onebook.client import BookView, Refused, ServiceError, ViewUpdates, watch
-from onebook.fees import KEY_TABLE
+from onebook.fees import KEY_TABLE, PUBLISHED
 
 REFRESH_PER_S: Final = 10
 DEPTH_MAX: Final = 500
@@ -70,7 +70,8 @@ def watch_command(
         str,
         typer.Option(
             help="Taker fees, to show the best route of each size and the crossings after fees: "
-            "a TOML file in percent (okx = 0.08, others = 0.1), or `key` for the API key's table."
+            "a TOML file in percent (okx = 0.08, others = 0.1), `key` for the API key's table, or "
+            "`published` for the base fees that the exchanges state themselves."
         ),
     ] = "",
     net: Annotated[
@@ -99,7 +100,8 @@ def watch_command(
     if any(sizes.values()):
         options["fill"] = sizes
     try:
-        table = KEY_TABLE if fees == KEY_TABLE else read_fees(Path(fees)) if fees else None
+        named = fees in ("", KEY_TABLE, PUBLISHED)
+        table = fees or None if named else read_fees(Path(fees))
     except ValueError as error:
         fail(str(error))
     if net and not fees:

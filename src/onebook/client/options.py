@@ -31,7 +31,7 @@ class SubscribeOptions(TypedDict, total=False):
     ages: bool  # age of each exchange's data
     coverage: bool  # price up to which the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
-    fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
+    fees: Mapping[str, str] | Literal["key", "published"]  # taker fees in percent; "*": all others
     net: bool  # levels by price after the fee
     within: str  # only levels within this many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received

@@ -22,7 +22,7 @@ from onebook.client.failures import (
 from onebook.client.options import named_exchanges
 from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact, require, shapes_of
-from onebook.client.view import SHORT_UPDATES, BookView
+from onebook.client.view import SHORT_UPDATES, BookView, stated_fee
 from onebook.orderbook import BookProblem
 
 FRAME_BYTES_MAX = 16 << 20
@@ -361,6 +361,7 @@ class ViewSession:
         view.symbol = message["symbol"]
         rejected = message.get("rejected", ())
         view.rejected = {each["exchange"]: each["reason"] for each in rejected}
+        view.published_fees = tuple(map(stated_fee, message.get("published_fees", ())))
         view.members = tuple(message.get("exchanges", view.members))
         self._forget_number(held)
         if "number" in message:

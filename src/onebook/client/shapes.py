@@ -6,12 +6,15 @@ EVERY stands for all names; [shape] for a list; or a function that returns the f
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Any, NoReturn
 
+from msgspec import ValidationError, convert
+
 from onebook.client.failures import Unavailable
+from onebook.transfers import Transferable
 
 EVERY = "*"
 NUMBER = (int, Decimal)
@@ -132,6 +135,16 @@ _ROUTES = [
         "split": [{**_PART, "fee": NUMBER, "limit": NUMBER}],
     }
 ]
+
+
+def _transferable(value: Any) -> str | None:
+    try:
+        convert(value, Transferable)
+    except ValidationError as error:
+        return f": {error}"
+    return None
+
+
 _CROSSING = {
     "phase": str,
     "buy": str,
@@ -141,6 +154,7 @@ _CROSSING = {
     **{f"{name}?": NUMBER for name in ("gross", "profit", "percent")},
     "buy_age_ms?": int,
     "sell_age_ms?": int,
+    "transferable?": _transferable,
 }
 _MAYBE_INT = (int, NoneType)
 _CONVERSION = {
@@ -207,6 +221,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "exchanges?": [str],
             "number?": int,
             "rejected?": [{"exchange": str, "reason": str}],
+            "published_fees?": [_PUBLISHED],
         },
         "server_shutdown": {"reconnect_in_ms": NUMBER},
         "exchanges_data": _DATA,
@@ -216,6 +231,23 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "subscription_error": _ERROR,
         "data_limit_exceeded": _ERROR,
     }
+
+
+def _day(value: Any) -> str | None:
+    """Check a date, such as 2026-11-27."""
+    try:
+        date.fromisoformat(value)
+    except (TypeError, ValueError):
+        return " is not a date"
+    return None
+
+
+_PUBLISHED = {
+    **dict.fromkeys(("exchange", "symbol", "percent", "source"), str),
+    "date": _day,
+    "page?": str,
+    "old?": bool,
+}
 
 
 def _level_of(*, split: bool) -> Callable[[Any], str | None]:

@@ -6,15 +6,18 @@ No I/O: messages in, books out. Numbers are `Decimal`, exactly as the service pr
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
+
+from msgspec import convert
 
 from onebook.client.packed import CHECKSUM_LEVELS, PackedBook
 from onebook.client.shapes import exact
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
+from onebook.fees import PublishedFee
 from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
 from onebook.health import Health, Reason
 from onebook.orderbook import (
@@ -37,6 +40,7 @@ from onebook.orderbook import (
     only_exchange,
 )
 from onebook.routes import Route, RoutePart
+from onebook.transfers import Transferable
 
 LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
@@ -114,7 +118,8 @@ class BookView(OrderBookState):
     exchanges that are merged. `skipped` is the number of states that the service had between this
     update and the previous one, because this client did not read. With `on` and `mode="delta"`, an
     update after the first has neither a `timestamp` nor `market_stats`. `times` is None unless
-    requested. `conversions` are `ConversionReport`s, with the option `quotes`.
+    requested. `conversions` are `ConversionReport`s, with the option `quotes`. `published_fees` are
+    the fees of the view with the option `fees="published"`.
     """
 
     symbol: str
@@ -125,6 +130,7 @@ class BookView(OrderBookState):
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
+    published_fees: tuple[PublishedFee, ...] = ()
     states: dict[str, str] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | None]] = field(default_factory=dict)
@@ -401,13 +407,26 @@ def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill | Route:
     )
 
 
+def stated_fee(raw: Mapping[str, Any]) -> PublishedFee:
+    """Parse a published fee of a reply."""
+    known = {name: raw[name] for name in PublishedFee._fields if name in raw}
+    return PublishedFee(**known | {"date": date.fromisoformat(raw["date"])})
+
+
 def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
     named = (raw["phase"], raw["buy"], raw["sell"], raw["lasted_ms"])
     if "amount" not in raw:  # it ended
         return CrossingReport(*named, None, None, None)
     figures = (Decimal(raw[name]) for name in Crossing._fields[2:])
     crossing = Crossing(raw["buy"], raw["sell"], *figures)
-    return CrossingReport(*named, crossing, raw["buy_age_ms"], raw["sell_age_ms"])
+    moved = raw.get("transferable")
+    return CrossingReport(
+        *named,
+        crossing,
+        raw["buy_age_ms"],
+        raw["sell_age_ms"],
+        None if moved is None else convert(moved, Transferable),
+    )
 
 
 def _conversion(raw: Mapping[str, Any]) -> ConversionReport:

@@ -196,6 +196,10 @@ class CcxtSettings(Section):
     exact as ccxt."""
     depth: int = Field(default=100, ge=1, le=5_000)
     """Levels per side read from each ccxt book."""
+    transfers: bool = False
+    """Whether to read hourly which coins each exchange lets in and out, for `transferable` of
+    crossings; also of exchanges with a native connector. Exchanges that state this only to owners
+    of accounts, such as Binance, Bybit and OKX, stay unknown. Takes about 100 MB for ccxt."""
 
 
 class FeedSettings(Section):

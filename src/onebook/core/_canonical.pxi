@@ -2,7 +2,7 @@
 
 Nearly every number from an exchange is, or is but for zeros at its end. All other input goes to the
 reference implementation, so the two can only differ in `canonical_length`, and in differences of
-numbers of up to 18 digits.
+numbers of up to 38 digits.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -19,7 +19,6 @@ from onebook.core.reference.canonical import iso as reference_iso
 cdef enum:
     CHARS_MAX = 200
     ZEROS_CHARS_MAX = 60  # of a number with zeros at its end
-    INTEGER_DIGITS_MAX = 18  # of a difference in 64 bits
     ISO_CHARS = 24
     DAY_MS = 86_400_000
     ERA_DAYS = 146_097  # of 400 years
@@ -92,61 +91,27 @@ def canonicals(*values):
     return [canonical_of(value) for value in values]
 
 
-cdef bint scan_decimal(object text, int64_t *mantissa, int *scale):
-    """Read a canonical number of up to 18 digits; return False if it is none."""
+cdef inline bint scan_exact(object text, Exact *number):
+    """Read a canonical number; return False if it is none, or has too many digits."""
     cdef const uint8_t *chars
-    cdef Py_ssize_t at, length
-    cdef bint negative
+    cdef Py_ssize_t length
     if type(text) is not str or PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND:
         return False
     length = PyUnicode_GET_LENGTH(text)
-    if not 0 < length <= INTEGER_DIGITS_MAX + 2:
+    if not 0 < length <= CHARS_MAX:
         return False
     chars = PyUnicode_1BYTE_DATA(text)
-    if canonical_length(chars, length) != length:
-        return False
-    negative = chars[0] == c"-"
-    mantissa[0], scale[0] = 0, -1
-    for at in range(negative, length):
-        if chars[at] == c".":
-            scale[0] = 0
-            continue
-        mantissa[0] = mantissa[0] * 10 + (chars[at] - c"0")
-        if scale[0] >= 0:
-            scale[0] += 1
-    if length - negative - (scale[0] >= 0) > INTEGER_DIGITS_MAX:
-        return False
-    scale[0] = max(scale[0], 0)
-    if negative:
-        mantissa[0] = -mantissa[0]
-    return True
-
-
-cdef inline bint rescale(int64_t *mantissa, int places) noexcept nogil:
-    """Add decimal places; return False if the number would have more than 18 digits."""
-    if places > INTEGER_DIGITS_MAX or llabs(mantissa[0]) >= <int64_t>power10[18 - places]:
-        return False
-    mantissa[0] *= <int64_t>power10[places]
-    return True
+    return canonical_length(chars, length) == length and exact_scan(number, chars, length)
 
 
 def difference(left, right):
     """Return the exact difference of two canonical numbers, in canonical text."""
-    cdef int64_t first = 0, second = 0
-    cdef int first_scale = 0, second_scale = 0, scale
+    cdef Exact first, second
     cdef char out[NUMBER_ROOM + 1]
-    cdef char *end
-    if not scan_decimal(left, &first, &first_scale) or not scan_decimal(
-        right, &second, &second_scale
-    ):
-        return reference_difference(left, right)
-    scale = max(first_scale, second_scale)
-    if not rescale(&first, scale - first_scale) or not rescale(&second, scale - second_scale):
-        return reference_difference(left, right)
-    first -= second
-    out[0] = c"-"
-    end = put_decimal(out + 1, <uint64_t>llabs(first), scale)
-    return (out + 1)[:end - out - 1].decode("ascii") if first >= 0 else out[:end - out].decode("ascii")
+    cdef char *end = NULL
+    if scan_exact(left, &first) and scan_exact(right, &second):
+        end = put_difference(out, &first, &second)
+    return reference_difference(left, right) if end is NULL else out[:end - out].decode("ascii")
 
 
 def texts(dict row not None, *names):

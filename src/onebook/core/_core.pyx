@@ -3,7 +3,7 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers, `_packed.h` packs them. This file has `Book`; `_facts.pxi` compiles level shapes,
+prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`; `_facts.pxi` compiles level shapes,
 `_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
 view as JSON and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
 (`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
@@ -25,6 +25,7 @@ from onebook.core._bins cimport Bin, Bins, bins_next, bins_open, high_word, low_
 from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
 )
+from onebook.core._exact cimport Exact, exact_scan, put_difference
 from onebook.core._merge cimport (
     MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, merge_single,
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,

@@ -80,6 +80,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -266,6 +267,7 @@ INSTRUMENTS: Final = ListReader(
     tick="tick_size",
     lot="min_trade_amount",
     least_amount="min_trade_amount",
+    taker=FeeColumn("taker_commission", fraction=True),
 )
 
 
@@ -291,6 +293,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://www.deribit.com",
     instruments_path="/api/v2/public/get_instruments?currency=any&kind=spot",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=100,

@@ -81,6 +81,7 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     FastChannel,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -246,6 +247,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="amount_precision",
     least_amount="min_base_amount",
     least_notional="min_quote_amount",
+    taker=FeeColumn("fee"),
 )
 
 BOOKS: Final = BookChannel(
@@ -265,6 +267,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.gateio.ws",
     instruments_path="/api/v4/spot/currency_pairs",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=100,

@@ -61,6 +61,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -165,6 +166,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("working",)},
     tick="tick_size",
     lot="quantity_increment",
+    taker=FeeColumn("take_rate", fraction=True),
 )
 
 BOOKS: Final = BookChannel(
@@ -184,6 +186,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.hitbtc.com",
     instruments_path="/api/3/public/symbol",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=0,

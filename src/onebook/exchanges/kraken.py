@@ -53,6 +53,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Ignored,
     Limit,
     ListReader,
@@ -181,6 +182,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="lot_decimals",
     least_amount="ordermin",
     least_notional="costmin",
+    taker=FeeColumn("fees"),
 )
 
 BOOKS: Final = BookChannel(
@@ -194,6 +196,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.kraken.com",
     instruments_path="/0/public/AssetPairs",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=0,

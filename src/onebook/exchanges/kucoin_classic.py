@@ -74,6 +74,7 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     ExchangeReady,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Join,
@@ -88,6 +89,7 @@ from onebook.exchanges.kit import (
     SlowDown,
     control_reader,
     decode,
+    fee_pages,
     join_by_rest,
     short,
     text_in,
@@ -242,6 +244,11 @@ INSTRUMENTS: Final = ListReader(
     lot="baseIncrement",
     least_amount="baseMinSize",
     least_notional="minFunds",
+    taker=FeeColumn(
+        "feeCategory",
+        classes=fee_pages()["kucoin"].classes,
+        factor="takerFeeCoefficient",
+    ),
 )
 
 BOOKS: Final = BookChannel(
@@ -268,6 +275,7 @@ CLASSIC: Final = Exchange(
     rest_url="https://api.kucoin.com",
     instruments_path="/api/v2/symbols",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(SeededEngine, BOOKS),
     connect=Connect("POST", "/api/v1/bullet-public", address, weight=10),
     depth=0,

@@ -69,6 +69,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Join,
@@ -162,6 +163,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="baseAssetPrecision",
     least_amount="baseSizePrecision",
     least_notional="quoteAmountPrecision",
+    taker=FeeColumn("takerCommission", fraction=True),
 )
 
 BOOKS: Final = BookChannel(
@@ -180,6 +182,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.mexc.com",
     instruments_path="/api/v3/exchangeInfo",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=10,

@@ -60,6 +60,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Instruments,
@@ -81,6 +82,7 @@ from onebook.model import Instrument
 DEPTH: Final = 30
 SPOT: Final = "Spot"  # others: Perpetual, PerpetualV2
 LISTED: Final = "Listed"
+TAKER: Final = FeeColumn("defaultTakerFee", fraction=True)
 SNAPSHOT: Final = "snapshot"
 INCREMENTAL: Final = "incremental"
 
@@ -131,6 +133,7 @@ class Listing(Struct, rename="camel"):
     quote_tick_size: str = ""
     base_tick_size: str = ""
     min_order_value: str = ""
+    default_taker_fee: str = ""
 
 
 class Products(Struct):
@@ -230,6 +233,7 @@ def _listed(scales: dict[str, int], row: Listing) -> Instrument | None:
         tick=row.quote_tick_size.partition(" ")[0],
         lot=row.base_tick_size.partition(" ")[0],
         least_notional=row.min_order_value.partition(" ")[0],
+        taker_fee=TAKER.percent(row.default_taker_fee),
         scales=(row.price_scale, amount_scale),
     )
 
@@ -252,6 +256,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.phemex.com",
     instruments_path="/public/products",
     parse_instruments=parse_instruments,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=20,

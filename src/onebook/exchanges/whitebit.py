@@ -76,6 +76,7 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     FastChannel,
+    FeeColumn,
     Heartbeat,
     Ignored,
     Limit,
@@ -236,6 +237,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="stockPrec",
     least_amount="minAmount",
     least_notional="minTotal",
+    taker=FeeColumn("takerFee"),
 )
 
 BOOKS: Final = BookChannel(
@@ -256,6 +258,7 @@ EXCHANGE: Final = Exchange(
     rest_url="https://whitebit.com",
     instruments_path="/api/v4/public/markets",
     parse_instruments=INSTRUMENTS,
+    lists_fees=True,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     interval_ms=100,

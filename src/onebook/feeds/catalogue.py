@@ -12,27 +12,32 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
+from datetime import date
 from functools import partial
 from typing import Final, Self
 
 from msgspec.structs import force_setattr, replace
 
 from onebook import metrics
-from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.clock import SYSTEM_CLOCK, Clock, day_of
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import currencies
 from onebook.exchanges.kit.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.kit.listing import sound
+from onebook.exchanges.kit.published import published_fee
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.limits import LIMITS, FeedLimits
-from onebook.model import Instrument, InstrumentStatus, Reason
+from onebook.fees import PublishedFee
+from onebook.model import HOUR_MS, Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
+from onebook.transfers import CoinTransfer
 
 LIST_WEIGHT: Final = 20  # highest request weight of a list (binance exchangeInfo)
 log = logging.getLogger("onebook.feeds")
 
+TRANSFERS_OLD_MS: Final = 3 * HOUR_MS  # they are read hourly
 START_S: Final = 20.0  # timeout of `first_read`
 SPREAD: Final = 0.1  # random part of the reload period
 CANDIDATES_MAX: Final = 100  # symbols considered for a suggestion
@@ -143,6 +148,9 @@ class Catalogue:
         self.on_gone: Signal[[Instrument, Reason]] = Signal()
         self.on_back: Signal[[Instrument]] = Signal()
         self.on_read: Signal[[str]] = Signal()
+        self.read_on: dict[str, date] = {}  # day (UTC) of the last successful read, by exchange
+        # Transfers of coins by exchange and coin, if a `TransferReader` reads them.
+        self.transfers: dict[str, Mapping[str, CoinTransfer]] = {}
         self._exchanges = dict(exchanges)
         self._rest = rest
         self._library = library
@@ -229,6 +237,31 @@ class Catalogue:
         """Return whether the list of `exchange` has ever been read."""
         return exchange in self._listed
 
+    def published_fee(self, exchange: str, symbol: str) -> PublishedFee | None:
+        """Return the published taker fee of a listed pair; None if it is unknown."""
+        instrument = self.instrument(exchange, symbol)
+        if instrument is None:
+            return None
+        return published_fee(instrument, self.read_on.get(exchange), day_of(self._clock.wall_ms()))
+
+    def transferred(self, exchange: str, coins: Mapping[str, CoinTransfer]) -> None:
+        """Replace the transfers of the coins of an exchange."""
+        self.transfers[exchange] = coins
+        self.on_read(exchange)
+
+    def transfer(self, exchange: str, coin: str) -> CoinTransfer | None:
+        """Return the transfers of a coin; None if they are unknown or have not been read lately."""
+        found = self.transfers.get(exchange, {}).get(coin)
+        if found is None or self._clock.wall_ms() - found.read_at_ms > TRANSFERS_OLD_MS:
+            return None
+        return found
+
+    def published_fees(self, symbol: str) -> tuple[list[PublishedFee], list[str]]:
+        """Return the published taker fees of a symbol, and the exchanges that have none."""
+        fees = {name: self.published_fee(name, symbol) for name in sorted(self.exchanges(symbol))}
+        known = [fee for fee in fees.values() if fee is not None]
+        return known, [name for name, fee in fees.items() if fee is None]
+
     def unread(self) -> set[str]:
         """Return the exchanges in use whose instrument list has not been read yet."""
         return self._exchanges.keys() - self._listed.keys()
@@ -309,6 +342,7 @@ class Catalogue:
         except ProtocolError as error:
             return self._failed(exchange.name, f"invalid list: {error.reason}.")
         left_out = self.update(exchange.name, instruments)
+        self.read_on[exchange.name] = day_of(self._clock.wall_ms())
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
@@ -393,7 +427,7 @@ def follow(instrument: Instrument, new: Instrument) -> None:
     The only function that changes a frozen value, because its holders compare it by identity and
     need current fields.
     """
-    for field in ("tick", "lot", "status", "scales"):
+    for field in ("tick", "lot", "status", "scales", "least_amount", "least_notional", "taker_fee"):
         force_setattr(instrument, field, getattr(new, field))
 
 

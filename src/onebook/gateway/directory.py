@@ -17,9 +17,10 @@ from onebook.feeds import Catalogue
 from onebook.fees import (
     NO_FEES,
     OTHERS,
-    ExchangeFees,
+    PUBLISHED,
+    PublishedFee,
     TakerFees,
-    fees_of,
+    fee_of,
     least_profit,
     named_table,
 )
@@ -27,7 +28,13 @@ from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
-from onebook.streams.basket import conversion_steps, exchange_of, member_name
+from onebook.streams.basket import (
+    ConversionStep,
+    conversion_steps,
+    exchange_of,
+    member_name,
+    symbol_of,
+)
 from onebook.streams.fill import FillSizes, fill_sizes
 from onebook.streams.options import (
     CROSSING,
@@ -93,6 +100,10 @@ class Directory:
         self._supervisor = supervisor
         self._monotonic = monotonic
         self._kept: dict[str | None, tuple[float, bytes]] = {}
+
+    def published_fee(self, exchange: str, symbol: str) -> PublishedFee | None:
+        """Return the published taker fee of a pair; None if it is unknown."""
+        return self._catalogue.published_fee(exchange, symbol)
 
     @property
     def supported(self) -> Sequence[str]:
@@ -172,6 +183,9 @@ class Directory:
         )
 
 
+Fee = Callable[[str, str], str | None]  # taker fee in percent, by exchange and symbol
+Book = tuple[str, str]  # exchange and symbol
+
 GROUP_DIGITS_MAX: Final = 18
 # Finer than nearly every tick. With more decimals, most prices exceed 64 bits, which makes merging
 # many times slower.
@@ -185,7 +199,8 @@ class Resolved(NamedTuple):
 
     key: StreamKey
     rejected: list[replies.Rejected]
-    unknown_fee: tuple[str, ...] = ()  # exchanges left out of a view with fees
+    unknown_fee: tuple[str, ...] = ()  # exchanges or books left out of a view with fees
+    published: tuple[replies.StatedFee, ...] | None = None  # of `fees: "published"`
 
 
 def stream_key(
@@ -203,74 +218,96 @@ def stream_key(
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
     """
     canonical = _canonical(options, directory, symbol)
-    if canonical.quotes:
-        return _basket(directory, symbol, exchanges, canonical, key_fees)
-    accepted, rejected = _choose(directory, symbol, exchanges)
-    if options.fees is None:
-        return Resolved(StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected)
-    fees = _fees(directory, options.fees, key_fees, accepted)
-    rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
-    with_fees = replace(canonical, fees=fees.known)
-    return Resolved(StreamKey(symbol, tuple(fees.known), with_fees), rejected, fees.unknown)
+    quotes = canonical.quotes or ()
+    accepted, rejected = _choose(directory, symbol, exchanges, quotes)
+    members = _members(directory, symbol, quotes, accepted)
+    unknown: list[str] = []
+    fee: Fee | None = None
+    if options.fees is not None:
+        fee = _fee_source(directory, options.fees, key_fees)
+        unknown = _without_fee(members, symbol, fee)
+        rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in unknown]
+        members = {each for each in members if fee(exchange_of(each), symbol_of(each, symbol))}
+        if not members:
+            raise _bad(
+                f"fees: no exchange of this view has a fee: {', '.join(unknown)}; "
+                f'name them, or give "{OTHERS}", the fee for all others.'
+            )
+    steps: list[ConversionStep] = []
+    if quotes:
+        steps, lost = _conversions(directory, symbol, members, fee)
+        rejected += [replies.Rejected(exchange=name, reason="no_conversion") for name in lost]
+        members.difference_update(lost)
+        _require_members(members, symbol, quotes)
+    published = None
+    if fee is not None:
+        books = {(exchange_of(each), symbol_of(each, symbol)) for each in members}
+        canonical = replace(canonical, fees=_used_fees(directory, symbol, books, steps, fee))
+        if options.fees == PUBLISHED:
+            published = _stated(directory, books, steps)
+    key = StreamKey(symbol, tuple(sorted(members)), canonical)
+    return Resolved(key, rejected, tuple(unknown), published)
 
 
-def _fees(
-    directory: Directory,
-    fees: Mapping[str, str] | str,
-    key_fees: TakerFees,
-    accepted: Collection[str],
-) -> ExchangeFees:
-    """Return the fees of the exchanges of a view.
-
-    Raises:
-        CommandRefused: None of them has a fee, or the table is invalid.
-    """
-    found = fees_of(_table(directory, fees, key_fees), accepted)
-    if not found.known:
-        raise _bad(
-            f"fees: no exchange of this view has a fee: {', '.join(found.unknown)}; "
-            f'name them, or give "{OTHERS}", the fee for all others.'
-        )
-    return found
-
-
-def _basket(
-    directory: Directory,
-    symbol: str,
-    exchanges: list[str] | str,
-    options: ViewOptions,
-    key_fees: TakerFees,
-) -> Resolved:
-    """Return the stream of a view in several quotes; its key has the members of the basket.
+def _members(
+    directory: Directory, symbol: str, quotes: Sequence[str], accepted: set[str]
+) -> set[str]:
+    """Return the books of a view on these exchanges.
 
     Raises:
-        CommandRefused: No member is left, there are too many, or a quote is unknown.
+        CommandRefused: A quote is unknown.
     """
-    base, _, own = symbol.partition("/")
-    quotes = options.quotes or ()
-    symbols = [symbol, *(f"{base}/{quote}" for quote in quotes)]
-    accepted, rejected = _choose(directory, symbols, exchanges)
+    symbols = _symbols(symbol, quotes)
     for quote, pair in zip(quotes, symbols[1:], strict=True):
         if not directory.trading(pair) and not directory.is_quote(quote):
             raise _bad(f"quotes: no exchange lists a pair in {shown(quote)}.")
-    fees = ExchangeFees(NO_FEES, ())
-    if options.fees is not None:
-        fees = _fees(directory, options.fees, key_fees, accepted)
-        rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
-        accepted = set(fees.known)
-        options = replace(options, fees=fees.known)
-    members = {
+    own = symbol.partition("/")[2]
+    return {
         member_name(name, pair.partition("/")[2], own)
         for pair in symbols
         for name in accepted.intersection(directory.trading(pair))
     }
-    steps = conversion_steps(
-        sorted(members), symbol, lambda name, pair: name in directory.trading(pair)
-    )
+
+
+def _symbols(symbol: str, quotes: Sequence[str]) -> list[str]:
+    """Return the symbol of a view, and its base currency in the other quotes."""
+    return [symbol, *(f"{symbol.partition('/')[0]}/{quote}" for quote in quotes)]
+
+
+def _without_fee(members: Collection[str], symbol: str, fee: Fee) -> list[str]:
+    """Return the exchanges without a fee; if only some of their books have none, those books."""
+    books: dict[str, list[str]] = {}
+    for name in sorted(members):
+        books.setdefault(exchange_of(name), []).append(name)
+    unknown: list[str] = []
+    for exchange, names in books.items():
+        missing = [name for name in names if fee(exchange, symbol_of(name, symbol)) is None]
+        unknown += [exchange] if len(missing) == len(names) else missing
+    return unknown
+
+
+def _conversions(
+    directory: Directory, symbol: str, members: Collection[str], fee: Fee | None
+) -> tuple[list[ConversionStep], list[str]]:
+    """Return the conversions of a basket, and the members that nothing converts."""
+
+    def usable(exchange: str, pair: str) -> bool:
+        charged = fee is None or fee(exchange, pair) is not None
+        return charged and exchange in directory.trading(pair)
+
+    steps = conversion_steps(sorted(members), symbol, usable)
     converted = {member for step in steps for member in step.members}
     lost = sorted(each for each in members if ":" in each and each not in converted)
-    rejected += [replies.Rejected(exchange=name, reason="no_conversion") for name in lost]
-    members.difference_update(lost)
+    return steps, lost
+
+
+def _require_members(members: Collection[str], symbol: str, quotes: Sequence[str]) -> None:
+    """Check the number of books of a basket.
+
+    Raises:
+        CommandRefused: There are none, or too many.
+    """
+    base, _, own = symbol.partition("/")
     if not members:
         raise _bad(
             f"quotes: none of these exchanges lists a pair that converts {', '.join(quotes)} "
@@ -281,12 +318,70 @@ def _basket(
             f"quotes: a view merges at most {MEMBERS_MAX} books, and these exchanges have "
             f"{len(members)} of {base} in these quotes; request fewer exchanges or quotes."
         )
-    used = {exchange_of(each) for each in members}
-    if options.fees is not None:
-        options = replace(
-            options, fees=TakerFees({k: v for k, v in fees.known.items() if k in used})
+
+
+def _used_fees(
+    directory: Directory,
+    symbol: str,
+    books: set[Book],
+    steps: Sequence[ConversionStep],
+    fee: Fee,
+) -> TakerFees:
+    """Return the fees of a view: per exchange, or per pair if those of its pairs differ.
+
+    They include conversions that are listed but not used, which a fee of the exchange would make
+    usable.
+    """
+    own = symbol.partition("/")[2]
+    conversions = {
+        (exchange, pair)
+        for exchange in {exchange for exchange, _ in books}
+        for step in steps
+        for pair in (f"{step.quote}/{own}", f"{own}/{step.quote}")
+        if exchange in directory.trading(pair)
+    }
+    found: dict[str, dict[str, str | None]] = {}
+    for exchange, pair in sorted(books | conversions):
+        found.setdefault(exchange, {})[pair] = fee(exchange, pair)
+    table: dict[str, str] = {}
+    for exchange, percents in found.items():
+        common = next(iter(percents.values()))
+        is_common = common is not None and all(each == common for each in percents.values())
+        named = (
+            {exchange: common}
+            if is_common
+            else {f"{exchange}:{pair}": percent for pair, percent in percents.items()}
         )
-    return Resolved(StreamKey(symbol, tuple(sorted(members)), options), rejected, fees.unknown)
+        table |= {name: percent for name, percent in named.items() if percent is not None}
+    return TakerFees(table)
+
+
+def _stated(
+    directory: Directory, books: set[Book], steps: Sequence[ConversionStep]
+) -> tuple[replies.StatedFee, ...]:
+    """Describe the published fees of books and conversions."""
+    converting = {(exchange, step.symbol) for step in steps for exchange in step.through}
+    return tuple(
+        replies.StatedFee.of(fee)
+        for book in sorted(books | converting)
+        if (fee := directory.published_fee(*book)) is not None
+    )
+
+
+def _fee_source(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> Fee:
+    """Return the fees of a table, sent or named, by our exchange names.
+
+    Raises:
+        CommandRefused: A fee is invalid, an exchange is unknown, or the key has no table.
+    """
+    if fees == PUBLISHED:
+
+        def published(exchange: str, symbol: str) -> str | None:
+            found = directory.published_fee(exchange, symbol)
+            return None if found is None else found.percent
+
+        return published
+    return partial(fee_of, _table(directory, fees, key_fees))
 
 
 def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerFees) -> TakerFees:
@@ -295,6 +390,8 @@ def _table(directory: Directory, fees: Mapping[str, str] | str, key_fees: TakerF
     Raises:
         CommandRefused: A fee is invalid, an exchange is unknown, or the key has no table.
     """
+    if isinstance(fees, TakerFees):
+        return fees  # of a subscription
     if isinstance(fees, str):
         if not key_fees:
             raise _bad(
@@ -392,14 +489,13 @@ def _quotes(quotes: Sequence[str], symbol: str) -> tuple[str, ...] | None:
 
 
 def _choose(
-    directory: Directory, symbols: str | list[str], requested: list[str] | str
+    directory: Directory, symbol: str, requested: list[str] | str, quotes: Sequence[str]
 ) -> tuple[set[str], list[replies.Rejected]]:
     """Return the requested exchanges that trade a symbol, and why the others are rejected.
 
-    Of several symbols the first is the view's, and an exchange has to trade one of them.
+    With quotes, an exchange has to trade the base currency in one of them.
     """
-    symbols = [symbols] if isinstance(symbols, str) else symbols
-    symbol = symbols[0]
+    symbols = _symbols(symbol, quotes)
     try:
         selection = select([ALL] if requested == ALL else requested, directory.resolve)
         if not selection.everything and not selection.known:

@@ -73,6 +73,7 @@ class Gateway:
             publisher=self.fanout,
             clock=clock,
             settings=streams,
+            transfers=catalogue.transfer,
             stamp=without_zone if settings.reference_compatible else iso_us,
         )
         self.actions: ActionRunner | None = None

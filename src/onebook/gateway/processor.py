@@ -258,7 +258,7 @@ class CommandProcessor:
         return (SendText(encode(pong, body.id)),)
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
-        key, rejected, unknown_fee = stream_key(
+        key, rejected, unknown_fee, published = stream_key(
             self.directory, body.symbol, body.exchanges, body, self._fees()
         )
         previous = self.subscriptions.get((key.symbol, body.view))
@@ -285,6 +285,7 @@ class CommandProcessor:
             options=options_of(key),
             expected_gb_per_30_days=self.directory.expected_gb(key),
             unknown_fee=UNSET if body.fees is None else unknown_fee,
+            published_fees=UNSET if published is None else published,
             number=number or UNSET,
         )
         reply = SendText(encode_masked(response, body.id, body.view))

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
+from onebook.exchanges.kit.published import PUBLISHED_OLD_DAYS
+from onebook.fees import PublishedFee
 from onebook.fill import AVERAGE_DIGITS
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import Symbol
@@ -140,6 +142,26 @@ class Options(_Options):  # type: ignore[misc]
         )
 
 
+class StatedFee(Struct, frozen=True, omit_defaults=True):
+    """The base taker fee of a pair that the exchange states itself."""
+
+    exchange: Annotated[str, about("Its name.", "kraken")]
+    symbol: Symbol
+    percent: Annotated[str, about("The fee in percent, as decimal text.", "0.4")]
+    source: Annotated[
+        Literal["instruments", "page"],
+        about("instruments: the exchange's list of pairs, read hourly; page: a page of its site."),
+    ]
+    date: Annotated[str, about("The day of that reading, or the date of the page.", "2026-11-27")]
+    page: Annotated[str | UnsetType, about("The address of the page.")] = UNSET
+    old: Annotated[bool, about(f"Whether that is over {PUBLISHED_OLD_DAYS} days ago.")] = False
+
+    @classmethod
+    def of(cls, fee: PublishedFee) -> "StatedFee":
+        """Return the description of a fee."""
+        return cls(**fee._asdict() | {"date": fee.date.isoformat(), "page": fee.page or UNSET})
+
+
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
     """The subscription was accepted; updates follow."""
 
@@ -158,6 +180,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     unknown_fee: Annotated[
         tuple[str, ...] | UnsetType,
         about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
+    ] = UNSET
+    published_fees: Annotated[
+        tuple[StatedFee, ...] | UnsetType,
+        about('With fees "published": the fee of each book of the view, and where it is from.'),
     ] = UNSET
     number: Number = UNSET
     view: View = UNSET
@@ -559,6 +585,41 @@ class MemberTimes(Struct, frozen=True):
     ]
 
 
+class NetworkState(Struct, frozen=True):
+    """A network of a coin on one exchange; null is unknown."""
+
+    network: Annotated[str, about("Its name in the library that read it.", "TRC20")]
+    deposit: Annotated[bool | None, about("Whether deposits are open.", True)]
+    withdraw: Annotated[bool | None, about("Whether withdrawals are open.", True)]
+    withdraw_fee: Annotated[float | None, about("The fee of a withdrawal, in the coin.", 1.5)]
+
+
+class CoinState(Struct, frozen=True):
+    """Deposits and withdrawals of a coin on one exchange; null is unknown."""
+
+    via: Annotated[str, about("The library that read them.", "ccxt")]
+    read_at_ms: Annotated[int, about("When, in Unix milliseconds; hourly.", 1_763_632_800_000)]
+    deposit: Annotated[bool | None, about("Whether any deposit is open.", True)]
+    withdraw: Annotated[bool | None, about("Whether any withdrawal is open.", True)]
+    networks: tuple[NetworkState, ...]
+
+
+class TransferEntry(Struct, frozen=True):
+    """Whether the coin of a crossing can be moved from `buy` to `sell`."""
+
+    coin: Annotated[str, about("The base currency.", "BTC")]
+    possible: Annotated[
+        bool | None,
+        about(
+            "false: an exchange does not allow it; true: a network of the same name is open on "
+            "both; null: unknown, also if both name their networks differently.",
+            True,
+        ),
+    ]
+    buy: Annotated[CoinState | None, about("Of the exchange where it is bought.")]
+    sell: Annotated[CoinState | None, about("Of the exchange where it is sold.")]
+
+
 class CrossingEntry(Struct, frozen=True, kw_only=True):
     """A pair of exchanges where one bids more, after both fees, than the other asks.
 
@@ -597,6 +658,10 @@ class CrossingEntry(Struct, frozen=True, kw_only=True):
     ] = UNSET
     sell_age_ms: Annotated[
         int | UnsetType, about("Milliseconds since the last data of `sell`.", 40)
+    ] = UNSET
+    transferable: Annotated[
+        TransferEntry | UnsetType,
+        about("Absent while it is unknown for both exchanges (`feeds.ccxt.transfers`)."),
     ] = UNSET
 
 

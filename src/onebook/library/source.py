@@ -169,8 +169,7 @@ class BookReader:
         if percents is not None and options.net:
             self._net = NetTerms(*fee_factors(percents), binned=options.group is not None)
         if percents is not None and options.crossings is not None:
-            charged = dict(zip(source.names, percents, strict=True))
-            self._crossings = CrossingView(source.names, options.crossings, charged)
+            self._crossings = CrossingView(source.names, options.crossings, percents)
         self._best = BestLevels(source.naming, self._net)
         self._view = View(
             source.names,

@@ -163,6 +163,8 @@ class FeedsNode:
             self._catalogue.listed(name),
             depth=exchange.depth,
             levels_max=exchange.depth if exchange.truncate else LEVELS_MAX,
+            read_on=self._catalogue.read_on.get(name),
+            transfers=self._catalogue.transfers.get(name, {}),
         )
         for key in [each for each in self._unlisted if key_of(each).exchange == name]:
             self._open(key)

@@ -6,8 +6,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Self
 
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from onebook.nodes.replica import Effect, Replica, apply
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS, BookKey
 from onebook.rest import Rest
 from onebook.signals import Signal
+from onebook.transfers import CoinTransfer
 
 log = logging.getLogger("onebook.nodes")
 
@@ -88,9 +90,18 @@ class RemoteCatalogue(Catalogue):
             return False
         return True
 
-    def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
+    def received(
+        self,
+        exchange: str,
+        page: lists.ListPage,
+        rows: Sequence[lists.Row],
+        transfers: Mapping[str, CoinTransfer] = MappingProxyType({}),
+    ) -> None:
         """Apply a complete list."""
+        self.transfers[exchange] = transfers
         self.facts[exchange] = page.depth, page.levels_max
+        if page.read_on is not None:
+            self.read_on[exchange] = page.read_on
         self.update(exchange, lists.instruments_of(exchange, rows))
         self.note_complete()
 
@@ -109,6 +120,7 @@ class PartialList:
     number: int = 0
     pages: int = 1
     rows: list[lists.Row] = field(default_factory=list)
+    transfers: dict[str, CoinTransfer] = field(default_factory=dict)
 
 
 class RemoteListReader:
@@ -191,9 +203,10 @@ class RemoteListReader:
             if part.number and page.digest != part.digest:
                 return True  # the list has changed: its new digest triggers another request
             part.rows += page.rows
+            part.transfers |= page.transfers
             part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
         self._digests[exchange] = part.digest
-        self._catalogue.received(exchange, page, part.rows)
+        self._catalogue.received(exchange, page, part.rows, part.transfers)
         return True
 
 

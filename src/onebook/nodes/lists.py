@@ -1,7 +1,9 @@
 """Instrument lists between nodes: digests in heartbeats, pages on request. Sans-I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, msgpack
@@ -9,6 +11,7 @@ from msgspec import Meta, Struct, msgpack
 from onebook.core.types import LEVELS_MAX, Decimals
 from onebook.model import Instrument, InstrumentStatus
 from onebook.nodes.payloads import PayloadReader
+from onebook.transfers import CoinTransfer
 
 PAGE_ROWS: Final = 1_000  # about 100 KB, to cross a slow link within `REQUEST_TIMEOUT_S`
 PAGES_MAX: Final = 100
@@ -35,13 +38,15 @@ class Row(Struct, frozen=True, array_like=True):
     scales: tuple[Decimals, Decimals]
     least_amount: str
     least_notional: str
+    taker_fee: str = ""  # with a default, because earlier versions do not send it
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
     """A page of a list, and facts that a gateway needs about the exchange's books.
 
     `depth` is the number of levels per side that the channel keeps in sync (0: all), `levels_max`
-    the number that the books hold.
+    the number that the books hold. `read_on` is the day on which the list was read, `transfers`
+    are those of the page's coins.
     """
 
     digest: str
@@ -49,6 +54,8 @@ class ListPage(Struct, frozen=True, kw_only=True):
     pages: Annotated[int, Meta(ge=1, le=PAGES_MAX)]
     depth: Annotated[int, Meta(ge=0, le=LEVELS_MAX)]
     levels_max: Annotated[int, Meta(ge=1, le=LEVELS_MAX)]
+    read_on: date | None = None
+    transfers: dict[str, CoinTransfer] = {}
 
 
 _request = PayloadReader(ListRequest, bytes_max=REQUEST_BYTES_MAX)
@@ -58,23 +65,39 @@ _page = PayloadReader(ListPage)
 class PublishedList:
     """An exchange's list as last read by this node."""
 
-    def __init__(self, instruments: Sequence[Instrument], *, depth: int, levels_max: int) -> None:
+    def __init__(
+        self,
+        instruments: Sequence[Instrument],
+        *,
+        depth: int,
+        levels_max: int,
+        read_on: date | None = None,
+        transfers: Mapping[str, CoinTransfer] = MappingProxyType({}),
+    ) -> None:
         self._rows = sorted(map(_row, instruments), key=lambda row: (row.symbol, row.native))
         self._depth = depth
         self._levels_max = levels_max
-        facts = msgpack.encode((self._rows, depth, levels_max))
+        self._read_on = read_on
+        self._transfers = dict(transfers)
+        facts = msgpack.encode((self._rows, depth, levels_max, read_on, self._transfers))
         self.digest = blake2b(facts, digest_size=8).hexdigest()
 
     def page(self, number: int) -> bytes:
         """Encode one page."""
         begin = number * PAGE_ROWS
+        rows = self._rows[begin : begin + PAGE_ROWS]
+        coins = {row.symbol.partition("/")[0] for row in rows}
         return msgpack.encode(
             ListPage(
                 digest=self.digest,
-                rows=self._rows[begin : begin + PAGE_ROWS],
+                rows=rows,
                 pages=max(1, -(-len(self._rows) // PAGE_ROWS)),
                 depth=self._depth,
                 levels_max=self._levels_max,
+                read_on=self._read_on,
+                transfers={
+                    coin: self._transfers[coin] for coin in coins if coin in self._transfers
+                },
             )
         )
 
@@ -117,6 +140,7 @@ def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:
             row.scales,
             row.least_amount,
             row.least_notional,
+            row.taker_fee,
         )
         for row in rows
     ]
@@ -134,4 +158,5 @@ def _row(each: Instrument) -> Row:
         each.scales,
         each.least_amount,
         each.least_notional,
+        each.taker_fee,
     )

@@ -225,6 +225,8 @@ class Deribit(Dialect):
                 "tick_size": float(listing.tick),
                 "min_trade_amount": float(listing.lot),
                 "is_active": True,
+                "maker_commission": 0.0,
+                "taker_commission": 0.0005,
                 "instrument_type": "linear",
             }
             for listing in self._board.listings.values()

@@ -128,7 +128,11 @@ class Gate(Dialect):
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """Answer the list of currency pairs."""
+        """Answer the lists of currency pairs and of currencies."""
+        listings = self._board.listings.values()
+        if path == "/api/v4/spot/currencies":
+            codes = dict.fromkeys(code for each in listings for code in (each.base, each.quote))
+            return answered([_currency(code) for code in codes])
         if path != "/api/v4/spot/currency_pairs":
             return None
         rows = [
@@ -146,7 +150,7 @@ class Gate(Dialect):
                 "st_tag": False,
                 "type": "normal",
             }
-            for listing in self._board.listings.values()
+            for listing in listings
         ]
         return answered(rows)
 
@@ -166,6 +170,30 @@ class Gate(Dialect):
     def is_top(frame: str) -> bool:
         """Return whether a frame is of `spot.book_ticker`."""
         return '"spot.book_ticker"' in frame
+
+
+def _currency(code: str) -> dict[str, object]:
+    """Describe a currency with one network of its own; USDC cannot be deposited."""
+    closed = code == "USDC"
+    chain = {
+        "name": code,
+        "addr": "",
+        "withdraw_disabled": False,
+        "withdraw_delayed": False,
+        "deposit_disabled": closed,
+    }
+    return {
+        "currency": code,
+        "name": code,
+        "delisted": False,
+        "withdraw_disabled": False,
+        "withdraw_delayed": False,
+        "deposit_disabled": closed,
+        "trade_disabled": False,
+        "fixed_rate": "",
+        "chain": code,
+        "chains": [chain],
+    }
 
 
 def _key(stream: str) -> ChannelKey | None:

@@ -31,6 +31,9 @@ from onebook.simulator.kit import (
 DEPTHS: Final = (10, 25, 100, 500, 1_000)
 CHECKSUM_LEVELS: Final = 10
 HEARTBEAT_S: Final = 1.0
+# Percent by the volume of 30 days in dollars, as in a recorded answer.
+TAKER_FEES: Final = [[0, 0.26], [50_000, 0.24], [10_000_000, 0.1]]
+MAKER_FEES: Final = [[0, 0.16], [50_000, 0.14], [10_000_000, 0]]
 # REST still uses the old codes, the socket does not.
 REST_CODES: Final = {"BTC": "XBT", "DOGE": "XDG"}
 
@@ -144,6 +147,9 @@ class Kraken(Dialect):
                 "quote": _legacy(quote),
                 "pair_decimals": listing.price_decimals,
                 "lot_decimals": listing.amount_decimals,
+                "fees": TAKER_FEES,
+                "fees_maker": MAKER_FEES,
+                "fee_volume_currency": "ZUSD",
                 "ordermin": listing.lot,
                 "costmin": "0.5",
                 "tick_size": listing.tick,

@@ -200,9 +200,13 @@ class Kucoin(Dialect):
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """Answer the list of symbols, and the best 100 levels of a book."""
+        """Answer the lists of symbols and currencies, and the best 100 levels of a book."""
         if path == "/api/v2/symbols":
             return _answered([_row(listing) for listing in self._board.listings.values()])
+        if path == "/api/v3/currencies":
+            listings = self._board.listings.values()
+            codes = dict.fromkeys(code for each in listings for code in (each.base, each.quote))
+            return _answered([_currency(code) for code in codes])
         if path == "/api/v1/market/orderbook/level2_100":
             return self._level2(query.get("symbol", ""), now)
         return None
@@ -282,6 +286,38 @@ def _numbered(levels: TextLevels, first: int) -> list[tuple[str, str, str]]:
     return [(*level, str(number)) for number, level in enumerate(levels, first)]
 
 
+def _currency(code: str) -> dict[str, object]:
+    """Describe a currency with one network of its own."""
+    chain = {
+        "chainName": code,
+        "withdrawalMinSize": "0.001",
+        "depositMinSize": "0.0002",
+        "withdrawFeeRate": "0",
+        "withdrawalMinFee": "0.0005",
+        "isWithdrawEnabled": True,
+        "isDepositEnabled": True,
+        "confirms": 3,
+        "preConfirms": 1,
+        "contractAddress": "",
+        "withdrawPrecision": 8,
+        "maxWithdraw": None,
+        "maxDeposit": None,
+        "needTag": False,
+        "chainId": code.lower(),
+    }
+    return {
+        "currency": code,
+        "name": code,
+        "fullName": code,
+        "precision": 8,
+        "confirms": None,
+        "contractAddress": None,
+        "isMarginEnabled": True,
+        "isDebitEnabled": True,
+        "chains": [chain],
+    }
+
+
 def _row(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
@@ -296,6 +332,9 @@ def _row(listing: ListedSymbol) -> dict[str, object]:
         "baseIncrement": listing.lot,
         "quoteIncrement": listing.tick,
         "priceIncrement": listing.tick,
+        "feeCategory": 1,
+        "makerFeeCoefficient": "1.00",
+        "takerFeeCoefficient": "1.00",
         "isMarginEnabled": True,
         "enableTrading": True,
     }

@@ -217,6 +217,8 @@ class Mexc(Dialect):
                 "quoteAmountPrecision": "1",
                 "permissions": ["SPOT"],
                 "filters": [],
+                "makerCommission": "0",
+                "takerCommission": "0.0005",
                 "tradeSideType": 1,
             }
             for listing in self._board.listings.values()

@@ -131,6 +131,10 @@ def _product(listing: ListedSymbol) -> dict[str, object]:
         "baseTickSize": f"{listing.lot} {listing.base}",
         "quoteTickSize": f"{listing.tick} {listing.quote}",
         "minOrderValue": f"10 {listing.quote}",
+        "defaultTakerFee": "0.001",
+        "defaultTakerFeeEr": 100_000,
+        "defaultMakerFee": "0.001",
+        "defaultMakerFeeEr": 100_000,
         "status": "Listed",
     }
 

@@ -14,6 +14,7 @@ import msgspec
 
 from onebook.books import Books, LiveBook
 from onebook.core import LEVELS_MAX, Book, Conversion
+from onebook.fees import fee_of
 from onebook.model import Health, Instrument, Reason
 from onebook.streams.identity import CONFLICT
 from onebook.streams.members import StreamMembers, age_of, condition
@@ -39,6 +40,13 @@ def symbol_of(member: str, symbol: str) -> str:
     """Return the symbol of a member's book in a view of `symbol`."""
     quote = member.partition(":")[2]
     return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
+
+
+def percents_of(fees: Mapping[str, str], members: Sequence[str], symbol: str) -> list[str]:
+    """Return the taker fee of each member of a view of `symbol`; each has one."""
+    found = [fee_of(fees, exchange_of(name), symbol_of(name, symbol)) for name in members]
+    assert None not in found, fees  # members without a fee are rejected
+    return [fee for fee in found if fee is not None]
 
 
 class ConversionStep(NamedTuple):
@@ -106,6 +114,7 @@ class StepBooks:
     def __init__(
         self,
         step: ConversionStep,
+        symbol: str,
         instruments: list[Instrument | None],
         names: Sequence[str],
         fees: Mapping[str, str] | None,
@@ -119,8 +128,8 @@ class StepBooks:
             step.members,
             step.through,
             inverse=step.inverse,
-            fees=None if fees is None else [fees[exchange_of(each)] for each in step.members],
-            through_fees=None if fees is None else [fees[each] for each in step.through],
+            fees=None if fees is None else percents_of(fees, step.members, symbol),
+            through_fees=None if fees is None else percents_of(fees, step.through, step.symbol),
             net=net,
         )
 
@@ -185,7 +194,7 @@ class BasketMembers(StreamMembers):
         names: The members.
         symbol: The view's symbol.
         lookup: Returns the instrument of an exchange and a symbol.
-        fees: Taker fees by exchange; None without.
+        fees: Taker fees by exchange or pair (`fees.fee_of`); None without.
         depth: Levels a side of the merged book.
         net: Whether the merged book is in the order of prices after fees.
     """
@@ -208,11 +217,16 @@ class BasketMembers(StreamMembers):
         self._depth = depth
         self._native: list[Book | None] = []
         self._states: dict[str, MemberState] = {}
+
+        def usable(exchange: str, pair: str) -> bool:
+            charged = fees is None or fee_of(fees, exchange, pair) is not None
+            return charged and lookup(exchange, pair) is not None
+
         self.steps = [
-            StepBooks(step, [lookup(each, step.symbol) for each in step.through], names, fees, net)
-            for step in conversion_steps(
-                names, symbol, lambda exchange, pair: lookup(exchange, pair) is not None
+            StepBooks(
+                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees, net
             )
+            for step in conversion_steps(names, symbol, usable)
         ]
         self._step_of = {name: each for each in self.steps for name in each.step.members}
 

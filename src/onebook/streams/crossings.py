@@ -1,6 +1,6 @@
 """Crossings of a stream: the pairs of exchanges that cross after fees, and how long they last."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,12 +12,14 @@ from onebook.fill import BUY, SELL, decimal_text
 from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
+from onebook.transfers import Transferable, Transfers, no_transfers, transferable
 
 CROSSING_LEVELS_MAX: Final = 100  # a side that are matched, whatever depth is delivered
 CROSSINGS_MAX: Final = 32  # pairs of one update, the most profitable first
 
 _FIGURES: Final = ("amount", "buy_limit", "sell_limit", "gross", "profit", "percent")
 _json = msgspec.json.encode
+_numbers = msgspec.json.Encoder(decimal_format="number").encode
 
 Pair = tuple[str, str]  # where to buy, where to sell
 
@@ -26,6 +28,7 @@ class CrossingView:
     """The crossings of one stream, from a separate merge of its books by net price."""
 
     __slots__ = (
+        "_coin",
         "_factors",
         "_fee_scale",
         "_found",
@@ -33,12 +36,21 @@ class CrossingView:
         "_names",
         "_shown",
         "_since",
+        "_transfers",
         "_view",
     )
 
-    def __init__(self, names: Sequence[str], least: str, fees: Mapping[str, str]) -> None:
-        percents = [fees[exchange_of(name)] for name in names]
+    def __init__(
+        self,
+        names: Sequence[str],
+        least: str,
+        percents: Sequence[str],
+        coin: str = "",
+        transfers: Transfers = no_transfers,
+    ) -> None:
         self._names = names
+        self._coin = coin
+        self._transfers = transfers
         self._least = least
         self._fee_scale, self._factors = fee_factors(percents)
         self._view = View(names, depth=CROSSING_LEVELS_MAX, split=True, fees=percents)
@@ -69,10 +81,18 @@ class CrossingView:
             before = self._shown.get(pair)
             phase = "began" if before is None else "lasts" if before == crossing else "changed"
             lasted_ms = _ms(now - self._since.setdefault(pair, now))
-            ages = (members.age_ms(name, now) for name in pair)
-            reports.append(CrossingReport(phase, *pair, lasted_ms, crossing, *ages))
+            buy_age_ms, sell_age_ms = (members.age_ms(name, now) for name in pair)
+            moved = self._transferable(*map(exchange_of, pair))
+            ages = buy_age_ms, sell_age_ms
+            reports.append(CrossingReport(phase, *pair, lasted_ms, crossing, *ages, moved))
         self._shown = shown
         return tuple(reports)
+
+    def _transferable(self, buy: str, sell: str) -> Transferable | None:
+        if buy == sell:
+            return None  # nothing has to be moved
+        known = (self._transfers(each, self._coin) for each in (buy, sell))
+        return transferable(self._coin, *known)
 
     def json(self, members: StreamMembers, now: float) -> bytes:
         """Encode `reports`; numbers are printed from exact decimals."""
@@ -95,4 +115,7 @@ def _report_json(report: CrossingReport) -> bytes:
         return b"{%b}" % head
     figures = [f'"{name}":{decimal_text(getattr(report.crossing, name))}' for name in _FIGURES]
     ages = f'"buy_age_ms":{report.buy_age_ms},"sell_age_ms":{report.sell_age_ms}'
-    return b"{%b,%b}" % (head, ",".join((*figures, ages)).encode())
+    moved = b""
+    if report.transferable is not None:
+        moved = b',"transferable":' + _numbers(report.transferable)
+    return b"{%b,%b%b}" % (head, ",".join((*figures, ages)).encode(), moved)

@@ -3,7 +3,7 @@
 `onebook.fill` has the arithmetic before fees, `onebook.routes` the arithmetic after fees.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from struct import Struct
@@ -160,8 +160,7 @@ class RouteView:
 
     __slots__ = ("_factors", "_fee_scale", "_found", "_limit", "_names", "_sizes", "_view")
 
-    def __init__(self, names: Sequence[str], sizes: FillSizes, fees: Mapping[str, str]) -> None:
-        percents = [fees[exchange_of(name)] for name in names]
+    def __init__(self, names: Sequence[str], sizes: FillSizes, percents: Sequence[str]) -> None:
         self._names = names
         self._sizes = sizes
         self._limit = Decimal(sizes.limit) if sizes.limit else None

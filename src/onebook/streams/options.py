@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
-from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS
+from onebook.fees import FEES_MAX, KEY_TABLE, OTHERS, PUBLISHED
 from onebook.streams.basket import QUOTES_MAX
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
@@ -42,7 +42,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
     In a stream key `depth`, `split`, `group`, `fill`, `within`, `fees` and `quotes` are canonical,
-    so that equal views are one stream: `fees` has the fee of each of its exchanges. A new option is
+    so that equal views are one stream: `fees` has the fee of each of its exchanges, or of each of
+    their pairs (`fees.fee_of`). A new option is
     added at the end with a false default, because ids of streams omit such options.
     """
 
@@ -123,14 +124,16 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     fees: Annotated[
-        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | Literal["key"] | None,
+        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | Literal["key", "published"] | None,
         about(
             "Taker fees in percent by exchange as decimal text, negative for a rebate, "
-            f'"{OTHERS}" for all others; or "{KEY_TABLE}", the table of the API key. Exchanges '
+            f'"{OTHERS}" for all others; or "{KEY_TABLE}", the table of the API key; or '
+            f'"{PUBLISHED}", the base fees that the exchanges state themselves. Exchanges '
             "without a fee are not in the view. With `fill` the sizes are routed by prices after "
             "fees.",
             {"okx": "0.08", "*": "0.1"},
-            f'an object of exchange names and percents as decimal text, or "{KEY_TABLE}"',
+            f'an object of exchange names and percents as decimal text, "{KEY_TABLE}" or '
+            f'"{PUBLISHED}"',
         ),
     ] = None
     net: Annotated[

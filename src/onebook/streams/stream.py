@@ -13,12 +13,13 @@ from msgspec.structs import astuple
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import LEVELS_MAX, View
 from onebook.model import GIB_BYTES
-from onebook.streams.basket import BasketMembers, Lookup, exchange_of
+from onebook.streams.basket import BasketMembers, Lookup, percents_of
 from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView
 from onebook.streams.fill import FILL_LEVELS_MAX, FillView, RouteView
 from onebook.streams.members import StreamMembers
 from onebook.streams.options import ARRAY, CROSSING, DELTA, FULL, PROTOBUF, ViewOptions
 from onebook.streams.packed import Content, PackedUpdates, answer, wrapped
+from onebook.transfers import Transfers, no_transfers
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
 # interval, so that a loaded node keeps the pace.
@@ -125,6 +126,7 @@ class Stream:
         "_stamp",
         "_times",
         "_top",
+        "_transfers",
         "broken",
         "bytes_published",
         "crossings",
@@ -153,8 +155,10 @@ class Stream:
         opened_at: float,
         stamp: Callable[[int], str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        transfers: Transfers = no_transfers,
     ) -> None:
         self.key = key
+        self._transfers = transfers
         self._stamp = stamp or iso_us
         self._clock = clock
         self.opening = Opening(opened_at)
@@ -232,7 +236,7 @@ class Stream:
                 with_changes = self.key.options.mode == DELTA and self._on is None
                 self._packed = PackedUpdates(self.view, with_changes=with_changes)
             self.fills = _fills(self.key)
-            self.crossings = _crossings(self.key)
+            self.crossings = _crossings(self.key, self._transfers)
         self.members.prepare()
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
@@ -299,7 +303,7 @@ class Stream:
 class BookRequest:
     """A one-time request for a view, answered when a new stream would first publish."""
 
-    __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
+    __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening", "transfers")
 
     def __init__(
         self,
@@ -310,8 +314,10 @@ class BookRequest:
         message_id: str | int | float | None,
         answer: Callable[[bytes], None],
         stamp: Callable[[int], str] | None = None,
+        transfers: Transfers = no_transfers,
     ) -> None:
         self.key = key
+        self.transfers = transfers
         self._stamp = stamp or iso_us
         self.members = members
         self.opening = Opening(opened_at)
@@ -327,7 +333,7 @@ class BookRequest:
         fills = _fills(self.key)
         if fills is not None:
             fills.merge(self.members)
-        crossings = _crossings(self.key)
+        crossings = _crossings(self.key, self.transfers)
         if crossings is not None:
             crossings.merge(self.members)
         options = self.key.options
@@ -402,23 +408,24 @@ def _view(key: StreamKey) -> View:
 
 
 def _percents(key: StreamKey) -> list[str]:
-    """Return the fee of each exchange of a net view."""
+    """Return the fee of each member of a view with fees."""
     fees = key.options.fees
-    assert isinstance(fees, dict)  # `net` needs fees, and a key has the table itself
-    return [fees[exchange_of(name)] for name in key.exchanges]
+    assert isinstance(fees, dict)  # a key has the table itself
+    return percents_of(fees, key.exchanges, key.symbol)
 
 
 def _fills(key: StreamKey) -> FillView | RouteView | None:
     sizes, fees = key.options.fill, key.options.fees
     if sizes is None:
         return None
-    if not isinstance(fees, dict):  # None: a key has the table itself
+    if fees is None:
         return FillView(key.exchanges, sizes)
-    return RouteView(key.exchanges, sizes, fees)
+    return RouteView(key.exchanges, sizes, _percents(key))
 
 
-def _crossings(key: StreamKey) -> CrossingView | None:
+def _crossings(key: StreamKey, transfers: Transfers) -> CrossingView | None:
     least, fees = key.options.crossings, key.options.fees
-    if least is None or not isinstance(fees, dict):
+    if least is None or fees is None:
         return None
-    return CrossingView(key.exchanges, least, fees)
+    coin = key.symbol.partition("/")[0]
+    return CrossingView(key.exchanges, least, _percents(key), coin, transfers)

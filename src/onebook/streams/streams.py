@@ -30,6 +30,7 @@ from onebook.streams.basket import BasketMembers, exchange_of, symbol_of
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
 from onebook.streams.stream import BookRequest, Stream, StreamKey, members_of
+from onebook.transfers import Transfers, no_transfers
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
@@ -128,6 +129,7 @@ class Streams:
         publisher: Publisher,
         clock: Clock,
         settings: StreamSettings | None = None,
+        transfers: Transfers = no_transfers,
         stamp: Callable[[int], str] = iso_us,
     ) -> None:
         self.publisher = publisher
@@ -137,6 +139,7 @@ class Streams:
         self._books = books
         self._supervisor = supervisor
         self._catalogue = catalogue
+        self._transfers = transfers
         self._clock = clock
         self._open: dict[StreamKey, Stream] = {}
         # Clean streams by book: emptied by the first change, refilled by the publish, so that each
@@ -177,7 +180,7 @@ class Streams:
         if stream is None:
             now = self._clock.monotonic()
             stream = self._open[key] = Stream(
-                key, self._members(key), now, self._stamp, self._clock
+                key, self._members(key), now, self._stamp, self._clock, self._transfers
             )
             stream.owner = owner
             self._join(stream)
@@ -222,7 +225,13 @@ class Streams:
         now = self._clock.monotonic()
         members = self._members(key)
         request = BookRequest(
-            key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
+            key,
+            members,
+            now,
+            message_id=message_id,
+            answer=answer,
+            stamp=self._stamp,
+            transfers=self._transfers,
         )
         request.due = now
         self._requests_open += 1

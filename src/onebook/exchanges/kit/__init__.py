@@ -6,6 +6,7 @@
 - `families`: message forms that several exchanges have in common
 - `sync`: sequencing strategies of books; `engine`: state machines of a connection
 - `listing`: instrument lists, with the tables of `currencies`; `limits`: rate limits
+- `published`: published taker fees
 
 Internal: `roster` (instruments and requests of a connection), `through_ccxt` (exchanges without a
 connector), `quality` (quality levels).
@@ -115,12 +116,14 @@ from onebook.exchanges.kit.limits import (
 )
 from onebook.exchanges.kit.listing import (
     NAME,
+    FeeColumn,
     ListReader,
     instrument_of,
     instruments_of,
     sound,
     step_of,
 )
+from onebook.exchanges.kit.published import fee_pages
 from onebook.exchanges.kit.sync import (
     Chain,
     Join,
@@ -175,6 +178,7 @@ __all__ = [
     "ExchangeLimits",
     "ExchangeReady",
     "FastChannel",
+    "FeeColumn",
     "Fetch",
     "FrameForm",
     "Gap",
@@ -225,6 +229,7 @@ __all__ = [
     "control_reader",
     "decode",
     "each_of",
+    "fee_pages",
     "instrument_of",
     "instruments_of",
     "items_reader",

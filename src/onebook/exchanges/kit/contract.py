@@ -502,6 +502,7 @@ class Exchange(Struct, frozen=True):
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
         time: Request for the exchange's time; None if it has none, or only in whole seconds.
+        lists_fees: Whether the instrument list states the taker fee of each pair, or its class.
         tops: Whether the channel sends a `TopOfBook` numbered like its levels.
         truncate: Whether the book must be cut to `depth` after each change (kraken).
         limits: Rate limits and connection limits.
@@ -543,6 +544,7 @@ class Exchange(Struct, frozen=True):
     instruments_body: bytes | None = None
     connect: Connect | None = None
     time: ServerTime | None = None
+    lists_fees: bool = False
     tops: bool = False
     truncate: bool = False
     heartbeat: Heartbeat | None = None

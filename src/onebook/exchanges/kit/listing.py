@@ -9,6 +9,7 @@ msgspec decodes a row to a type built from the paths, without an intermediate di
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
+from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from onebook.core.types import SCALE_MAX
 from onebook.exchanges.kit import currencies
 from onebook.exchanges.kit.codec import UNREADABLE, decode, short
 from onebook.exchanges.kit.contract import ROWS_MAX, Instruments, ProtocolError
+from onebook.fees import fee_text
 from onebook.model import Instrument, InstrumentStatus
 
 SYMBOL_CHARACTERS_MAX: Final = 40  # of our symbol of a pair
@@ -29,6 +31,7 @@ NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's name of a pair
 # use: no blanks, control characters, bidirectional marks, quotes or HTML.
 _NAME: Final = re.compile(r"[\w.\-:/$@+!()*#~]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_FEE: Final = re.compile(r"-?[0-9]{1,4}(\.[0-9]{1,20})?")
 _STEP: Final = re.compile(r"[0-9.eE+-]{0,32}")
 
 Row = TypeVar("Row")
@@ -122,6 +125,48 @@ def _list_of(kind: Any) -> Any:
     return list[kind]
 
 
+class FeeColumn(NamedTuple):
+    """The members of a row that state the base taker fee.
+
+    Args:
+        member: The fee, in percent; or rows of a volume and a fee, of which the first is the base.
+        fraction: The fee is a fraction of the price instead.
+        classes: The fee is the name of a class, of which this is the percent.
+        factor: The member that the fee is multiplied by; "" if there is none.
+    """
+
+    member: str
+    fraction: bool = False
+    classes: Mapping[str, str] | None = None
+    factor: str = ""
+
+    def percent(self, value: object, factor: object = 1) -> str:
+        """Return the fee in percent from the values of both members; "" if it is unusable."""
+        if isinstance(value, list):
+            tier = value[0] if value else None
+            value = tier[1] if isinstance(tier, list) and len(tier) > 1 else None
+        if self.classes is not None:
+            value = self.classes.get(str(value))
+        percent, times = _decimal(value), _decimal(factor)
+        if percent is None or times is None:
+            return ""
+        if self.fraction:
+            percent *= 100
+        try:
+            return fee_text(f"{(percent * times).normalize():f}")
+        except ValueError:
+            return ""
+
+
+def _decimal(value: object) -> Decimal | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        value = f"{value:.{STEP_DECIMALS}f}"
+    text = str(value) if isinstance(value, int | str) else ""
+    return Decimal(text) if _FEE.fullmatch(text) else None
+
+
 class ListReader:
     """Reads an instrument list by the names of its members (`contract.ParseInstruments`).
 
@@ -147,6 +192,7 @@ class ListReader:
         tick_decimals, lot_decimals: The members with the number of decimals instead.
         least_amount, least_notional: The members with the smallest amount, in the base currency,
             and the smallest value, in the quote currency, of an order.
+        taker: The members with the base taker fee; None if the list does not state it.
 
     A row that lacks a required member is skipped. Members of the negative rules (`not_spot`,
     `halted`) and of steps may be absent, and so may those of a positive rule that allows None.
@@ -175,6 +221,7 @@ class ListReader:
         lot_decimals: str = "",
         least_amount: str = "",
         least_notional: str = "",
+        taker: FeeColumn | None = None,
     ) -> None:
         self.exchange = exchange
         self._rows = rows
@@ -188,6 +235,7 @@ class ListReader:
         self._not_spot_name = not_spot_name
         self._steps = ((tick, tick_decimals), (lot, lot_decimals))
         self._leasts = (least_amount, least_notional)
+        self._taker = taker
         self._columns = self._row_columns()
         self._decode_row = msgspec.json.Decoder(self._columns.shape()).decode
         self._envelope = self._body_columns()
@@ -234,6 +282,9 @@ class ListReader:
                 columns.need(decimals, Decimals, optional=True)
         for least in filter(None, self._leasts):
             columns.need(least, Any, optional=True)
+        if self._taker is not None:
+            for member in filter(None, (self._taker.member, self._taker.factor)):
+                columns.need(member, Any, optional=True)
         return columns
 
     def _body_columns(self) -> Columns:
@@ -283,7 +334,15 @@ class ListReader:
             lot=lot,
             least_amount=least_amount,
             least_notional=least_notional,
+            taker_fee=self._taker_fee(row),
         )
+
+    def _taker_fee(self, row: object) -> str:
+        taker = self._taker
+        if taker is None:
+            return ""
+        factor = self._columns.value(row, taker.factor) if taker.factor else 1
+        return taker.percent(self._columns.value(row, taker.member), factor)
 
     def _pair(self, listed: str, row: object) -> tuple[str, str]:
         if not self._separator:
@@ -394,6 +453,7 @@ def instrument_of(
     lot: str = "",
     least_amount: object = "",
     least_notional: object = "",
+    taker_fee: str = "",
     scales: tuple[int, int] = (0, 0),
 ) -> Instrument | None:
     """Make an instrument with our symbol; None if a part of its name is missing.
@@ -416,6 +476,7 @@ def instrument_of(
         codes,
         least_amount=_least(least_amount),
         least_notional=_least(least_notional),
+        taker_fee=taker_fee,
         scales=scales,
     )
 

@@ -6,10 +6,13 @@ Used from the node's event loop; `_read`, `_make` and `_opened` run in the worke
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, Self
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,12 +36,18 @@ from onebook.feeds.ccxt.client import (
 from onebook.feeds.ccxt.worker import Tasks, Worker
 from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import End
+from onebook.transfers import NetworkTransfer
 
 SETTING: Final = "feeds.ccxt.exchanges"
+TRANSFERS: Final = "feeds.ccxt.transfers"
 MODULE: Final = "ccxt.pro"
 LIST_S: Final = 60.0  # timeout of loading an exchange's markets, with ccxt's waits and retries
 THREAD: Final = "onebook-ccxt"
 SPOT: Final = ["spot"]
+CLASSES: Final = {"coinbase": "coinbaseexchange"}  # ccxt's classes under another name than ours
+CURRENCIES_MAX: Final = 50_000  # of one exchange
+NETWORKS_MAX: Final = 64  # of one currency
+NAME_CHARACTERS_MAX: Final = 64  # of a currency or network
 
 
 def installed() -> bool:
@@ -51,8 +60,10 @@ def library() -> Any:
     return import_module(MODULE)
 
 
-def faults(names: Collection[str]) -> Iterator[str]:
-    """Yield one sentence for each error in the operator's list."""
+def faults(names: Collection[str], *, transfers: bool = False) -> Iterator[str]:
+    """Yield one sentence for each error in the operator's list, or if transfers need ccxt."""
+    if transfers and not installed():
+        yield f'{TRANSFERS}: ccxt is not installed; install it with pip install "onebook[ccxt]".'
     if not names:
         return
     if not installed():
@@ -85,13 +96,23 @@ def enabled(settings: FeedSettings) -> dict[str, Exchange]:
     Raises:
         ConfigError: Exchanges are not available through ccxt; one line each.
     """
-    found = [*faults(settings.ccxt.exchanges)]
+    found = [*faults(settings.ccxt.exchanges, transfers=settings.ccxt.transfers)]
     if found:
         raise ConfigError("\n".join(found))
     return {
         name: exchange_of(name, str(getattr(library(), name)().name or name), settings.ccxt)
         for name in dict.fromkeys(settings.ccxt.exchanges)
     }
+
+
+class CcxtCurrency(NamedTuple):
+    """A currency of an exchange: its id there, ccxt's code, and its deposits and withdrawals."""
+
+    id: str
+    code: str
+    deposit: bool | None
+    withdraw: bool | None
+    networks: tuple[NetworkTransfer, ...]
 
 
 class Library:
@@ -125,6 +146,20 @@ class Library:
         except TimeoutError:
             raise ExchangeFailed(
                 f"ccxt did not load the markets of {name} within {LIST_S:g} s."
+            ) from None
+
+    async def currencies(self, name: str) -> list[CcxtCurrency]:
+        """Read the currencies of an exchange; empty if it states them only to owners of accounts.
+
+        Raises:
+            ExchangeFailed: ccxt could not load them in time.
+        """
+        try:
+            async with asyncio.timeout(LIST_S):
+                return await self._worker.call(partial(self._read_currencies, name))
+        except TimeoutError:
+            raise ExchangeFailed(
+                f"ccxt did not load the currencies of {name} within {LIST_S:g} s."
             ) from None
 
     def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> CcxtClient:
@@ -162,6 +197,21 @@ class Library:
         self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
         return msgspec.json.encode(found)
 
+    async def _read_currencies(self, name: str) -> list[CcxtCurrency]:
+        tasks = Tasks(TASKS_MAX, lambda error: None)
+        tasks.own()
+        ccxt, close = self._opened(name)
+        try:
+            found = await ccxt.fetch_currencies()
+            return [*currencies_of(found or {}, ccxt.number_to_string)]
+        except Exception as error:
+            raise ExchangeFailed(
+                f"ccxt could not load the currencies of {name} ({describe_error(error)})."
+            ) from None
+        finally:
+            await close()
+            await tasks.cancel(STOP_S)
+
     def _make(self, name: str) -> CcxtHandle:
         source, listed = self._listed[name]
         ccxt, close = self._opened(name)
@@ -180,7 +230,7 @@ class Library:
         """Create a ccxt client for spot, with bounded bodies, and its close function."""
         settings = self._settings
         session = http_session(LIMITS.list_bytes_max)
-        ccxt = getattr(library(), name)(
+        ccxt = getattr(library(), CLASSES.get(name, name))(
             {
                 "session": session,
                 "timeout": round(LIMITS.connect_timeout_s * 1_000),
@@ -203,6 +253,46 @@ class Library:
                 await session.close()
 
         return ccxt, close
+
+
+def currencies_of(
+    currencies: Mapping[str, Mapping[str, Any]], plain: Callable[[float], str]
+) -> Iterator[CcxtCurrency]:
+    """Yield ccxt's currencies in our form; unusable names are skipped, other values are unknown."""
+    for each in islice(currencies.values(), CURRENCIES_MAX):
+        name, code = _name(each.get("id")), _name(each.get("code"))
+        if not name or not code:
+            continue
+        networks = (each.get("networks") or {}).items()
+        yield CcxtCurrency(
+            name,
+            code,
+            _flag(each.get("deposit")),
+            _flag(each.get("withdraw")),
+            tuple(
+                NetworkTransfer(
+                    network, _flag(of.get("deposit")), _flag(of.get("withdraw")), _fee(of, plain)
+                )
+                for network, of in islice(networks, NETWORKS_MAX)
+                if _name(network)
+            ),
+        )
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= NAME_CHARACTERS_MAX else ""
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _fee(network: Mapping[str, Any], plain: Callable[[float], str]) -> Decimal | None:
+    """Return the fee of a withdrawal in the coin; None if it is unknown or a percentage."""
+    fee = network.get("fee")
+    if network.get("percentage") or isinstance(fee, bool) or not isinstance(fee, int | float):
+        return None
+    return Decimal(plain(fee)) if isfinite(fee) and fee >= 0 else None
 
 
 def redirected(urls: Any, to: ExchangeSettings) -> Any:

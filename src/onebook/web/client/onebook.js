@@ -167,12 +167,21 @@ const STATS = object({
 });
 const wholeOrNull = (raw) => (raw === null ? "" : faults.whole(raw));
 const LAYER = object({ exchange: wholeOrNull, received: faults.whole });
+const flagOrNull = (raw) => (raw === null ? "" : faults.flag(raw));
+const COIN = object({
+  via: faults.text, read_at_ms: faults.whole, deposit: flagOrNull, withdraw: flagOrNull,
+  networks: list(object({
+    network: faults.text, deposit: flagOrNull, withdraw: flagOrNull, withdraw_fee: faults.numberOrNull,
+  })),
+});
+const coinOrNull = (raw) => (raw === null ? "" : COIN(raw));
+const TRANSFERABLE = object({ coin: faults.text, possible: flagOrNull, buy: coinOrNull, sell: coinOrNull });
 const CROSSING = object({
   phase: faults.text, buy: faults.text, sell: faults.text, lasted_ms: faults.whole,
   ...Object.fromEntries(
     ["amount?", "buy_limit?", "sell_limit?", "gross?", "profit?", "percent?"].map((name) => [name, faults.number]),
   ),
-  "buy_age_ms?": faults.whole, "sell_age_ms?": faults.whole,
+  "buy_age_ms?": faults.whole, "sell_age_ms?": faults.whole, "transferable?": TRANSFERABLE,
 });
 const EXTRAS = {
   ages: objectOf(faults.whole),
@@ -189,7 +198,10 @@ const SHAPES = {
   exchange_status: object({ symbol: faults.text, "view?": faults.text, exchange: faults.text, state: faults.text }),
   aggregated_subscription_response: object({
     symbol: faults.text, "view?": faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
-    "number?": faults.whole, "exchanges?": list(faults.text),
+    "number?": faults.whole, "exchanges?": list(faults.text), "published_fees?": list(object({
+      exchange: faults.text, symbol: faults.text, percent: faults.text, source: faults.text, date: faults.text,
+      "page?": faults.text, "old?": faults.flag,
+    })),
   }),
   server_shutdown: object({ reconnect_in_ms: faults.number }),
   exchanges_data: DATA,
@@ -557,6 +569,7 @@ export class View {
     this.symbol = symbol;
     this.view = view; // name of this view, if the symbol has several
     this.rejected = {}; // requested exchanges that are not served, with the reason
+    this.publishedFees = []; // with fees: "published", the fee of each book
     this.lose(null);
   }
 
@@ -630,7 +643,13 @@ export class View {
 /** A crossing of an update; durations and ages become numbers. */
 function crossingOf(raw) {
   const counts = ["lasted_ms", "buy_age_ms", "sell_age_ms"].filter((name) => name in raw);
-  return camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+  const found = camelCased({ ...raw, ...Object.fromEntries(counts.map((name) => [name, Number(raw[name])])) });
+  return raw.transferable ? { ...found, transferable: transferableOf(raw.transferable) } : found;
+}
+
+function transferableOf(raw) {
+  const coin = (state) => state && camelCasedThrough({ ...state, read_at_ms: Number(state.read_at_ms) });
+  return { ...raw, buy: coin(raw.buy), sell: coin(raw.sell) };
 }
 
 function conversionOf(raw) {
@@ -1324,6 +1343,7 @@ export class Session {
     found.options = found.next ?? found.options;
     found.next = null;
     found.view.rejected = Object.fromEntries((message.rejected ?? []).map((each) => [each.exchange, each.reason]));
+    found.view.publishedFees = message.published_fees ?? [];
     this.handlers.accepted(found.view, message);
   }
 
