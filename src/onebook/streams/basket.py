@@ -159,11 +159,13 @@ class StepBooks:
         """Milliseconds since the last data of its books, of the oldest."""
         return max((age_of(each, now) for each in self.books.books), default=0)
 
+    def top(self) -> bytes:
+        """Its best bid and ask as of its last use, as members of a JSON object."""
+        return self._conversion.top() if self.books.live else b'"bid":null,"ask":null'
+
     def json(self, now: float) -> bytes:
         """Encode the conversion as of its last use."""
-        top, age = b'"bid":null,"ask":null', b"null"
-        if self.books.live:
-            top, age = self._conversion.top(), b"%d" % self.age_ms(now)
+        top, age = self.top(), b"%d" % self.age_ms(now) if self.books.live else b"null"
         return (
             b'{"symbol":%b,"members":%b,"exchanges":%b,"stale_exchanges":%b,%b,"age_ms":%b,'
             b'"reason":%b}'
