@@ -80,6 +80,7 @@ class Conversion:
         inverse: bool = ...,
         fees: Sequence[str] | None = ...,
         through_fees: Sequence[str] | None = ...,
+        net: bool = ...,
     ) -> None: ...
     def top(self) -> bytes: ...
     def convert(
