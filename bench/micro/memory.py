@@ -1,8 +1,8 @@
 """Goal 9, first half: bytes a level of a full book costs, by the process's resident memory.
 
 The deepest books are few, so the text that fills them would hide their memory: they state it
-themselves (`Book.nbytes`), whole and after half of the levels were dropped and as many added between
-the others, in random order.
+themselves (`Book.nbytes`), whole and after half of the levels were dropped and as many added
+between the others, in random order.
 """
 
 import gc

@@ -118,6 +118,7 @@ class StepBooks:
         instruments: list[Instrument | None],
         names: Sequence[str],
         fees: Mapping[str, str] | None,
+        net: bool,
     ) -> None:
         self.step = step
         self.books = StepMembers(step.through, instruments)
@@ -129,6 +130,7 @@ class StepBooks:
             inverse=step.inverse,
             fees=None if fees is None else percents_of(fees, step.members, symbol),
             through_fees=None if fees is None else percents_of(fees, step.through, step.symbol),
+            net=net,
         )
 
     def refresh(self, books: Books) -> None:
@@ -195,7 +197,8 @@ class BasketMembers(StreamMembers):
         symbol: The view's symbol.
         lookup: Returns the instrument of an exchange and a symbol.
         fees: Taker fees by exchange or pair (`fees.fee_of`); None without.
-        depth: Levels a side of converted books.
+        depth: Levels a side of the merged book.
+        net: Whether the merged book is in the order of prices after fees.
     """
 
     __slots__ = ("_depth", "_native", "_states", "_step_of", "steps")
@@ -207,6 +210,8 @@ class BasketMembers(StreamMembers):
         lookup: Lookup,
         fees: Mapping[str, str] | None,
         depth: int = LEVELS_MAX,
+        *,
+        net: bool = False,
     ) -> None:
         super().__init__(
             names, [lookup(exchange_of(name), symbol_of(name, symbol)) for name in names]
@@ -221,7 +226,7 @@ class BasketMembers(StreamMembers):
 
         self.steps = [
             StepBooks(
-                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees
+                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees, net
             )
             for step in conversion_steps(names, symbol, usable)
         ]

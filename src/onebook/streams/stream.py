@@ -83,10 +83,11 @@ def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
         depth = max(depth, FILL_LEVELS_MAX)
     if options.crossings is not None:
         depth = max(depth, CROSSING_LEVELS_MAX)
-    if options.group is not None or options.coverage:
+    is_part_excluded = options.fill is not None and bool(options.fill.exclude)
+    if options.group is not None or options.coverage or is_part_excluded:
         depth = LEVELS_MAX
     fees = options.fees if isinstance(options.fees, dict) else None
-    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth)
+    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth, net=options.net)
 
 
 class Opening:
