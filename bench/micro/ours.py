@@ -62,7 +62,7 @@ class Feed:
             exchange = exchange.channels[channel]
         self.instrument = Instrument(name or protocol, "BTC/USDT", NATIVE[protocol])
         self.books = Books() if shared is None else shared
-        levels_max = exchange.depth if exchange.truncate else 20_000
+        levels_max = exchange.depth if exchange.truncate else core.LEVELS_MAX
         self.book = self.books.open(self.instrument, levels_max=levels_max)
         self.session = FeedSession(
             exchange,

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+from decimal import Decimal
 from itertools import chain, count
 from pathlib import Path
 from typing import get_args
@@ -365,6 +366,38 @@ async def test_the_exchanges_that_the_service_does_not_serve_are_named():
         port = server.sockets[0].getsockname()[1]
         shown = await run(REJECTED, ONEBOOK_URL=f"http://{HOST}:{port}")
     assert shown == [{"krakne": "unknown_exchange"}, [fee]]
+
+
+CROSSED = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, "the key");
+const options = { fees: { "*": "0" }, crossings: "0" };
+for await (const view of client.watch("BTC/USDT", options)) {
+  console.log(JSON.stringify(view.crossings));
+  break;
+}
+"""
+
+
+@needs_node
+async def test_a_crossing_states_whether_the_coin_can_be_moved():
+    network = {"network": "BTC", "deposit": True, "withdraw": None, "withdraw_fee": 0.00005}
+    sell = {
+        "via": "ccxt", "read_at_ms": 7, "deposit": True, "withdraw": None, "networks": [network],
+    }  # fmt: skip
+    moved = {"coin": "BTC", "possible": None, "buy": None, "sell": sell}
+    entry = {"phase": "ended", "buy": "okx", "sell": "gate", "lasted_ms": 5, "transferable": moved}
+    message = update(1, 10)
+    message["data"]["crossings"] = [entry]
+    script = Scripted(["hear", "hear", answer(1, "BTC/USDT"), message, "stay"])
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        (shown,) = await run(CROSSED, ONEBOOK_URL=f"http://{HOST}:{port}")
+    found = shown["transferable"]
+    assert (found["coin"], found["possible"], found["buy"]) == ("BTC", None, None)
+    assert (found["sell"]["via"], found["sell"]["readAtMs"]) == ("ccxt", 7)
+    (network,) = found["sell"]["networks"]
+    assert (network["withdraw"], Decimal(network["withdrawFee"])) == (None, Decimal("0.00005"))
 
 
 def answer(number, symbol):

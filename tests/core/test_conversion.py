@@ -17,7 +17,7 @@ from core.conversions import (
     random_book,
     rates,
 )
-from onebook.core import reference
+from onebook.core import LEVELS_MAX, reference
 
 NAMES = ("bitstamp:USD", "kraken:USD", "okx:USD")
 THROUGH = ("bitstamp", "kraken")
@@ -72,7 +72,7 @@ def check(core: Any, seed: int) -> None:
     """Convert one random world, and compare it with fractions and with the true cost."""
     random_ = random.Random(seed)
     world = random_world(random_)
-    depth = random_.choice((2, 9, 20_000))
+    depth = random_.choice((2, 9, LEVELS_MAX))
     conversion = core.Conversion(
         NAMES,
         THROUGH,

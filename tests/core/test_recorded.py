@@ -10,6 +10,7 @@ import pytest
 
 from core.both import DIGITS, EACH, TEXT
 from core.oracle import OracleBook
+from onebook.core import LEVELS_MAX
 
 pytestmark = pytest.mark.parametrize("core", EACH)
 
@@ -70,7 +71,7 @@ def test_binance_books_equal_a_plain_model_frame_by_frame(core: Any, samples: Pa
     for line in (samples / "exchange_frames" / "BINANCE.http.0.0").read_text().splitlines():
         if match := BODY.match(line):
             body = msgspec.json.decode(match[2])
-            book, model = core.Book(), OracleBook(20_000)
+            book, model = core.Book(), OracleBook(LEVELS_MAX)
             book.replace(raw(body["bids"]), raw(body["asks"]))
             model.replace(body["bids"], body["asks"])
             books[match[1]] = book, model
@@ -82,7 +83,7 @@ def test_binance_books_equal_a_plain_model_frame_by_frame(core: Any, samples: Pa
         book, model = books[data["s"]]
         book.apply(raw(data["b"]), raw(data["a"]))
         model.apply(data["b"], data["a"])
-        assert book.top(20_000) == model.top()
+        assert book.top(LEVELS_MAX) == model.top()
         compared += 1
     assert compared == 177
     assert len(books) == 4

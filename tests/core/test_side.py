@@ -1,15 +1,17 @@
 """One side of a book, in both implementations: sorted, whatever is put and dropped where."""
 
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.both import EACH, apply, pairs
+from core.both import COMPILED, EACH, apply, needs_compiled, pairs
 from onebook.core.types import LEVELS_MAX
 
 pytestmark = pytest.mark.parametrize("core", EACH)
+LEVEL_BYTES_MAX = 20
 
 
 def test_levels_beyond_the_depth_fall_off_after_each_frame(core: Any) -> None:
@@ -66,3 +68,50 @@ def test_a_side_is_a_sorted_dict_cut_at_its_worst(
         held = dict([*held.items()][:levels_max])
         assert [*book.ladder(0)] == [*held.items()]
         assert book.bid_count == len(held)
+
+
+def test_a_whole_book_may_be_in_any_order_and_have_a_price_twice(core: Any) -> None:
+    rows = [(str(price), "1") for price in range(1, 400)]
+    for found in (rows, rows[::-1], [*rows, ("7", "2")], [("7", "2"), *rows[::-1], ("7", "3")]):
+        book = core.Book()
+        book.replace(pairs(found), pairs(found))
+        expected = sorted(dict(found).items(), key=lambda row: int(row[0]))
+        assert book.top(500) == (expected[::-1], expected)
+
+
+def test_changes_all_over_a_deep_book_keep_it_sorted(core: Any) -> None:
+    """The book is shrunk to a tenth and filled again, at random prices; and jumps far away."""
+    random_ = random.Random(8)
+    book = core.Book()
+    held = dict.fromkeys(range(10_000, 20_000), 1)
+    book.replace(pairs([(str(price), "1") for price in held]), b"[]")
+    for low, high, gone in (
+        (10_000, 20_000, 0.9), (10_000, 30_000, 0.3), (10_000, 30_000, 0.7), (50_000, 51_000, 0.5),
+    ):  # fmt: skip
+        for _ in range(60):
+            frame = {
+                random_.randrange(low, high): int(random_.random() >= gone) for _ in range(400)
+            }
+            apply(book, [(str(price), str(amount)) for price, amount in frame.items()])
+            held |= frame
+        held = {price: held[price] for price in sorted(held, reverse=True) if held[price]}
+        assert [*book.ladder(0)] == [*held.items()]
+
+
+@needs_compiled
+def test_a_deep_book_stays_compact_while_levels_come_and_go(core: Any) -> None:
+    if core is not COMPILED:
+        pytest.skip("memory of the reference is not that of blocks")
+    random_ = random.Random(9)
+    book = core.Book()
+    held = [*range(0, 2_000_000, 100)]
+    book.replace(b"[]", pairs([(str(price + 1), "1") for price in held]))
+    assert book.nbytes / book.ask_count <= LEVEL_BYTES_MAX
+    for turn in range(300):
+        gone = {held.pop(random_.randrange(len(held))) for _ in range(200)}
+        new = {random_.randrange(2_000_000) for _ in range(200)}
+        held += new
+        apply(book, [], [(str(price + 1), "0") for price in gone])
+        apply(book, [], [(str(price + 1), "1") for price in new])
+        if turn % 50 == 49:
+            assert book.nbytes / book.ask_count <= LEVEL_BYTES_MAX

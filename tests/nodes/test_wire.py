@@ -93,8 +93,8 @@ def test_damaged_bytes_are_read_or_refused_with_the_one_error(payload, data):
 
 
 def test_another_version_is_refused():
-    with pytest.raises(wire.WireError, match="version 3"):
-        wire.frame_of(b"\x03" + WHOLE[0][1:])
+    with pytest.raises(wire.WireError, match="version 4"):
+        wire.frame_of(b"\x04" + WHOLE[0][1:])
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(PRICES), st.sampled_from(AMOUNTS)), max_size=12)

@@ -11,7 +11,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from onebook.config import FeedSettings
-from onebook.core import Book, ChecksumLayout
+from onebook.core import LEVELS_MAX, Book, ChecksumLayout
 from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
@@ -116,7 +116,7 @@ class Follower:
                     self._verify(instrument, layout, expected)
 
     def _book(self, instrument: Instrument) -> Book:
-        most = self.exchange.depth if self.exchange.truncate else 20_000
+        most = self.exchange.depth if self.exchange.truncate else LEVELS_MAX
         return self.books.setdefault(instrument.symbol, Book(most))
 
     def _change(self, instrument: Instrument, change: Callable[[], object]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
+from onebook.core import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import LossDetection
 from onebook.feeds import Catalogue, Supervisor
@@ -63,7 +64,7 @@ class Rig:
         """Whether the book is live and equal to what the exchange has published."""
         for book in self.books.live():
             if book.instrument.exchange == name:
-                bids, asks = book.core.top(20_000)
+                bids, asks = book.core.top(LEVELS_MAX)
                 return (dict(bids), dict(asks)) == tuple(self.sim[name].book(main_pair(name)))
         return False
 

@@ -163,6 +163,7 @@ async def running(
                 via=listed.via,
                 peers=sharing,
                 transactions=transactions,
+                transfers=listed.transfer,
                 limits=gateway_limits,
             )
         )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from onebook.core import ChecksumLayout
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, Limit, LossDetection, Scope
+from onebook.exchanges.kit.published import fee_pages
 from onebook.exchanges.kit.quality import (
     NEVER,
     OLD_DAYS,
@@ -125,6 +126,7 @@ def detailed(exchange: Exchange) -> dict[str, Any]:
         "shut_out_by": [
             {"status": status, "hold_s": hold_s} for status, hold_s in exchange.holds.items()
         ],
+        "published_fee": published_fee(exchange),
         "channels": list(exchange.channels),
         "proof": [dict(zip(PROOF_COLUMNS, each, strict=True)) for each in proof(exchange)],
         "confirmed": [dict(zip(CONFIRMED_COLUMNS, each, strict=True)) for each in confirmed(text)],
@@ -174,7 +176,18 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
         ("connection_attempts", words(limits.connects)),
         ("rest_weight", words(limits.fetches)),
         ("shut_out_by", held(exchange.holds)),
+        ("published_fee", published_fee(exchange)),
     ]
+
+
+def published_fee(exchange: Exchange) -> str:
+    """Return the base taker fee that the exchange states itself, and where."""
+    page = fee_pages().get(exchange.name)
+    if page is not None:
+        percent = page.taker or " / ".join(page.classes.values())
+        by = " by the class of the pair" if page.classes else ""
+        return f"{percent} %{by}, {page.page} of {page.date}"
+    return "of each pair in the instrument list" if exchange.lists_fees else "-"
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:

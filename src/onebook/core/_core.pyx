@@ -453,14 +453,17 @@ cdef class Book:
 
     cdef int put(self, const Scan *scan, bint fresh) except -1:
         cdef int side
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at, count
         cdef const Row *row
         cdef int64_t key, bound
-        cdef bint done = True
+        cdef bint done = True, backwards
         for side in range(2):
             bound = self.bounds[side]
-            for at in range(scan.sides[side].count):
-                row = &scan.sides[side].rows[at]
+            count = scan.sides[side].count
+            # A whole book is put worst level first: each is then appended, which is fastest.
+            backwards = fresh and best_first(&scan.sides[side], side)
+            for at in range(count):
+                row = &scan.sides[side].rows[count - 1 - at if backwards else at]
                 key = -row.price if side else row.price
                 # Beyond the horizon a level says nothing about its neighbours.
                 if key < bound or (fresh and row.amount == 0):
@@ -483,6 +486,16 @@ cdef class Book:
         side_cut(&self.sides[side], self.levels_max)
         if self.levels_max == LEVELS_LIMIT:
             self.bounds[side] = self.sides[side].blocks[0].levels[0].key
+
+
+cdef bint best_first(const Rows *rows, int side) noexcept nogil:
+    """Return whether every row is worse than the one before."""
+    cdef int64_t worse = 1 if side else -1
+    cdef Py_ssize_t at
+    for at in range(1, rows.count):
+        if (rows.rows[at].price - rows.rows[at - 1].price) * worse <= 0:
+            return False
+    return True
 
 
 cdef int64_t outermost(const Rows *rows, int side) noexcept nogil:

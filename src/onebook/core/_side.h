@@ -1,8 +1,10 @@
 /* One side of a book: sorted blocks of levels, best last; changes cost the same at any depth.
  *
  * The key is the price of a bid and the negated price of an ask: both sides ascend to their best,
- * and one code path serves both. A full block is split in halves, unless the new level is at an
- * end of the side (as in snapshots): then a new block is started and the full one stays full.
+ * and one code path serves both. A new level at an end of the side (as in snapshots) starts a block
+ * when the last one is full. Elsewhere a full block shares its levels with its neighbours, and only
+ * when those are full too, they become one more; when their levels fit one block less, they do. So
+ * blocks stay about six sevenths full, whatever changes.
  */
 #ifndef ONEBOOK_SIDE_H
 #define ONEBOOK_SIDE_H
@@ -15,8 +17,10 @@
 
 enum {
     BLOCK_LEVELS = 128,
-    BLOCK_SPARSE = 32, /* a block with fewer levels joins a neighbour ... */
-    BLOCK_JOINED = 96  /* ... when both have no more than this */
+    NEIGHBOURS = 5,     /* adjacent blocks that share their levels */
+    SHARED_LEVELS = 120, /* of each of them at most, on average, or they become one more */
+    JOINED_LEVELS = 112, /* of each of one block less */
+    DROPS_UNCHECKED = 16 /* levels that a block may lose before its neighbours are looked at */
 };
 
 typedef struct {
@@ -212,18 +216,46 @@ static inline bool walk_open_under(Walk *walk, const Side *side, const Level *to
     return true;
 }
 
-/* Join block `at` with the one before it. */
-static inline void block_join(Side *side, int32_t at) {
-    Block *block = side->blocks[at];
-    Block *before = side->blocks[at - 1];
-    memcpy(&before->levels[before->count], block->levels, block->count * sizeof(Level));
-    before->count += block->count;
-    block_drop(side, at);
+/* Share the levels of `had` adjacent blocks evenly among `wanted`; false if out of memory. */
+static inline bool blocks_share(Side *side, int32_t first, int32_t had, int32_t wanted) {
+    Level levels[NEIGHBOURS * BLOCK_LEVELS];
+    int32_t left = 0;
+    const Level *from = levels;
+    for (int32_t at = first; at < first + had; at++) {
+        const Block *block = side->blocks[at];
+        memcpy(&levels[left], block->levels, block->count * sizeof(Level));
+        left += block->count;
+    }
+    if (wanted > had && block_new(side, first + had) == NULL) return false;
+    if (wanted < had) block_drop(side, first + wanted);
+    for (int32_t at = first; wanted > 0; at++, wanted--) {
+        Block *block = side->blocks[at];
+        block->count = left / wanted;
+        memcpy(block->levels, from, block->count * sizeof(Level));
+        block_pad(block);
+        side->lows[at] = block->levels[0].key;
+        from += block->count;
+        left -= block->count;
+    }
+    return true;
+}
+
+/* The block and its neighbours: how many they are, the first of them, and their levels. */
+static inline int32_t blocks_near(const Side *side, int32_t at, int32_t *first, int32_t *levels) {
+    int32_t last = side->block_count - NEIGHBOURS;
+    int32_t near = last > 0 ? NEIGHBOURS : side->block_count;
+    *first = at - NEIGHBOURS / 2;
+    if (*first > last) *first = last;
+    if (*first < 0) *first = 0;
+    *levels = 0;
+    for (int32_t each = *first; each < *first + near; each++) *levels += side->blocks[each]->count;
+    return near;
 }
 
 static inline void level_drop(Side *side, int32_t at, int32_t position) {
     Block *block = side->blocks[at];
     Level *level = &block->levels[position];
+    int32_t near, first, levels;
     block->count--;
     side->count--;
     if (block->count == 0) {
@@ -233,25 +265,9 @@ static inline void level_drop(Side *side, int32_t at, int32_t position) {
     memmove(level, level + 1, (block->count - position) * sizeof(Level));
     block->levels[block->count].key = INT64_MAX;
     if (position == 0) side->lows[at] = block->levels[0].key;
-    if (block->count >= BLOCK_SPARSE) return;
-    if (at > 0 && side->blocks[at - 1]->count + block->count <= BLOCK_JOINED)
-        block_join(side, at);
-    else if (at + 1 < side->block_count
-             && side->blocks[at + 1]->count + block->count <= BLOCK_JOINED)
-        block_join(side, at + 1);
-}
-
-/* Move the upper half of a full block to a new block after it; NULL if out of memory. */
-static inline Block *block_split(Side *side, int32_t at) {
-    enum { HALF = BLOCK_LEVELS / 2 };
-    Block *block = side->blocks[at];
-    Block *upper = block_new(side, at + 1);
-    if (upper == NULL) return NULL;
-    block->count = upper->count = HALF;
-    memcpy(upper->levels, &block->levels[HALF], HALF * sizeof(Level));
-    side->lows[at + 1] = upper->levels[0].key;
-    block_pad(block);
-    return upper;
+    if (block->count % DROPS_UNCHECKED) return;
+    near = blocks_near(side, at, &first, &levels);
+    if (levels <= (near - 1) * JOINED_LEVELS) blocks_share(side, first, near, near - 1);
 }
 
 /* Insert a level; false if out of memory. */
@@ -267,13 +283,12 @@ static inline bool level_add(
         } else if (position == 0 && at == 0) {
             block = block_new(side, 0);
         } else {
-            Block *upper = block_split(side, at);
-            if (upper == NULL) return false;
-            if (position > BLOCK_LEVELS / 2) {
-                at++;
-                block = upper;
-                position -= BLOCK_LEVELS / 2;
-            }
+            int32_t first, levels, near = blocks_near(side, at, &first, &levels);
+            if (!blocks_share(side, first, near, near + (levels > near * SHARED_LEVELS)))
+                return false;
+            at = block_of(side, key);
+            block = side->blocks[at];
+            position = block_find(block, key);
         }
         if (block == NULL) return false;
     }

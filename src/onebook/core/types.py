@@ -27,10 +27,10 @@ MANTISSA_BYTES: Final = 8  # of a number in an entry of a group
 ENTRY_BYTES_MAX: Final = 2**16 - 1  # of an entry of a group
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
-# Levels a side that one book keeps; the worst are dropped. A smaller limit is the window of an
-# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from then
-# on.
-LEVELS_MAX: Final = 20_000
+# Levels a side that one book keeps, twice those of the deepest known book (Coinbase's 45,500);
+# the worst are dropped. A smaller limit is the window of an exchange that sends re-entering levels
+# again. Levels dropped at this limit are unknown from then on.
+LEVELS_MAX: Final = 100_000
 WITHIN_MAX: Final = 10_000  # basis points from the mid that a view can be limited to,
 WITHIN_DECIMALS_MAX: Final = 6  # and their decimals
 CONVERTED_DIGITS: Final = 12  # of the best price of books converted into another currency,

@@ -34,9 +34,8 @@ Frames; a request has one channel:
 A connection can have 30 products. For the simulated exchange's books (130 levels a side), a
 snapshot is four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD
 had 5.08 MB in 2026, with 27,017 asks, so frames may have up to 10 MiB, as in Coinbase's own SDK. A
-book keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last
-of them. A product in USDC is answered with the book of the same product in USD, except USDT-USDC
-and EURC-USDC: the others are not listed here.
+book keeps all levels (`core.types.LEVELS_MAX`). A product in USDC is answered with the book of the
+same product in USD, except USDT-USDC and EURC-USDC: the others are not listed here.
 
 The list is that of Exchange. According to its page (`get-all-known-trading-pairs` of its REST
 interface), orders of a product that is `trading_disabled`, `cancel_only` or `post_only` are not

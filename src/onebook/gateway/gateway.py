@@ -31,6 +31,7 @@ from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
 from onebook.transactions.service import Transactions
+from onebook.transfers import Transfers, no_transfers
 
 DRAIN_STEP_S: Final = 0.1
 SHUTDOWN: Final = "This node is shutting down; reconnect at the given time."
@@ -40,7 +41,8 @@ ISOLATED: Final = "This node currently receives no books; reconnect at the given
 class Gateway:
     """Serves WebSocket clients as an async context; `protocol` is for `uvicorn.Config(ws=...)`.
 
-    Create it in a running event loop. `via` names the library of each exchange without a connector.
+    Create it in a running event loop. `via` names the library of each exchange without a connector;
+    `transfers` returns the transfers of a coin on an exchange, for crossings.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Gateway:
         via: Mapping[str, str] = MappingProxyType({}),
         peers: KeyPeers | None = None,
         transactions: Transactions | None = None,
+        transfers: Transfers = no_transfers,
         limits: GatewayLimits = LIMITS,
     ) -> None:
         monotonic = clock.monotonic
@@ -73,7 +76,7 @@ class Gateway:
             publisher=self.fanout,
             clock=clock,
             settings=streams,
-            transfers=catalogue.transfer,
+            transfers=transfers,
             stamp=without_zone if settings.reference_compatible else iso_us,
         )
         self.actions: ActionRunner | None = None

@@ -45,7 +45,7 @@ from onebook.nodes.payloads import (
     require_size,
 )
 
-VERSION: Final = 2
+VERSION: Final = 3
 HEAD: Final = struct.Struct("<BBQIQ")
 SNAPSHOT_HEAD: Final = struct.Struct("<IIqQHI")
 DELTA_HEAD: Final = struct.Struct("<qQHI")  # the number may be negative; the time is in us or 0

@@ -14,11 +14,11 @@ a row is the pattern with the row's own fields replaced. Two rules:
   `Record(...)` in full, which is fast enough for them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from onebook.core import canonical, texts
@@ -31,6 +31,7 @@ from onebook.transactions.record import (
     Ids,
     Money,
     Record,
+    Transfer,
     money,
 )
 
@@ -41,6 +42,7 @@ LINE: Final = "ledger"  # the type of ledger entries; a part of ids: never chang
 _IN, _OUT, _NONE = Direction.IN, Direction.OUT, Direction.NONE
 
 Row = dict[str, Any]
+RowT = TypeVar("RowT")
 
 
 class Meaning(NamedTuple):
@@ -50,6 +52,20 @@ class Meaning(NamedTuple):
     kind: str
     label: str
     fee: str = "trading"
+
+
+class Leg(Struct, Generic[RowT], frozen=True, gc=False):
+    """The rows of one asset in an exchange, and the sum of their changes without fees."""
+
+    rows: Sequence[RowT]
+    currency: str
+    amount: str
+    moved: Money
+
+    @property
+    def unsigned(self) -> str:
+        """The amount without its sign."""
+        return self.moved.amount_str
 
 
 def blank_record(exchange: str) -> Record:
@@ -97,6 +113,32 @@ def event_patterns(
         )
 
     return pattern_of
+
+
+def move_patterns(
+    pattern_of: Callable[[str, Meaning, str], Record], meaning: Meaning
+) -> Callable[[str, str, str, str, str], Record]:
+    """Return the function that makes the patterns of moves between an exchange's own wallets.
+
+    Its arguments are the environment, the exchange's own type, the currency, and both wallets.
+
+    Args:
+        pattern_of: Makes the patterns of the exchange's events.
+        meaning: The meaning of a move.
+    """
+
+    @lru_cache(maxsize=PATTERNS_MAX)
+    def move_pattern(
+        environment: str, native_type: str, currency: str, source: str, target: str
+    ) -> Record:
+        return replace(
+            pattern_of(environment, meaning, native_type),
+            direction=Direction.BOTH,
+            asset=currency,
+            transfer=Transfer(source, target),
+        )
+
+    return move_pattern
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -194,6 +236,20 @@ def first_fee(fees: tuple[Fee, ...]) -> Money | None:
 def opposite(amount: str | None) -> str | None:
     """Return an amount with the opposite sign."""
     return None if amount is None else negated(amount)
+
+
+def exchange_direction(sent: object | None, received: object | None) -> Direction:
+    """The direction of an exchange, by its two sides; None for one that is absent."""
+    if sent is not None and received is not None:
+        return Direction.BOTH
+    return _OUT if sent is not None else _IN if received is not None else _NONE
+
+
+def sides_lacking(sent: object | None, received: object | None) -> tuple[str, ...]:
+    """The fields that an exchange with one side lacks."""
+    if sent is not None and received is not None:
+        return ()
+    return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
 
 
 def direction_of(change: str) -> Direction:

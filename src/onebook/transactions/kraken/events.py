@@ -25,7 +25,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, show
@@ -37,6 +37,7 @@ from onebook.transactions.kraken.rows import (
     LedgerRow,
     RowContext,
     event_ids,
+    fee_of,
     fees_of,
     line_id,
     pattern_of,
@@ -55,13 +56,17 @@ from onebook.transactions.kraken.words import (
 from onebook.transactions.mapping import (
     LINE,
     PATTERNS_MAX,
+    Leg,
     Meaning,
     Row,
     change_words,
     direction_of,
+    exchange_direction,
     first_fee,
     holder_of,
+    move_patterns,
     moved_by,
+    sides_lacking,
     text,
 )
 from onebook.transactions.record import (
@@ -69,7 +74,6 @@ from onebook.transactions.record import (
     Description,
     Direction,
     Ids,
-    Money,
     Position,
     Record,
     RecordView,
@@ -81,6 +85,8 @@ JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, rows of an ad
 TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
 EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
 DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
+
+move_pattern: Final = move_patterns(pattern_of, TRANSFER)
 
 Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows it was built from
 
@@ -124,10 +130,10 @@ def records_of(
     records: list[Record] = []
     lines: dict[str, Record] = {}  # by row
     for record, entries in events_of(group, context, details):
-        event, kind = record.transactionId, record.type
+        related, kind = (record.transactionId,), record.type
         records.append(record)
         for entry, line in zip(entries, record.related, strict=False):
-            lines[entry.id] = _line(entry, context, line, event, kind)
+            lines[entry.id] = _line(entry, context, line, related, kind)
     for entry in group:
         found = lines.get(entry.id)
         if found is None:
@@ -135,7 +141,7 @@ def records_of(
             meaning = meaning_of(entry.type, "", True)
             taken_back = fund_id(context, entry.type, entry.refid or entry.id)
             line = line_id(context, entry)
-            found = _line(entry, context, line, taken_back, meaning.type)
+            found = _line(entry, context, line, (taken_back,), meaning.type)
         records.append(found)
     return records
 
@@ -170,7 +176,9 @@ def events_of(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_type: str) -> Record:
+def _line(
+    entry: LedgerRow, context: RowContext, line: str, related: tuple[str], event_type: str
+) -> Record:
     """Map a row to a line of its asset's ledger: the change, and the balances before and after."""
     meaning, currency = entry.meaning, entry.currency
     moved, change, after = entry.moved, entry.change, entry.balance
@@ -183,7 +191,7 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         direction_of(change),
         event_type,
     )
-    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     words, incoming = pattern.description, entry.incoming
     return replace(
         pattern,
@@ -202,7 +210,7 @@ def _line(entry: LedgerRow, context: RowContext, line: str, event: str, event_ty
         ),
         fees=fees,
         ids=Ids(native=entry.id, transfer_id=entry.refid or None),
-        related=(event,),
+        related=related,
         incomplete=() if after is not None else ("balance",),
     )
 
@@ -236,21 +244,9 @@ def _line_pattern(
 # Exchanges --------------------------------------------------------------------------------------
 
 
-class TradeLeg(Struct, frozen=True, gc=False):
-    """The rows of one asset id in an exchange, and the sum of their amounts."""
-
-    entries: Sequence[LedgerRow]
-    currency: str
-    amount: str
-    moved: Money
-
-    @property
-    def unsigned(self) -> str:
-        """The amount without its sign."""
-        return self.moved.amount_str
-
-
-def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], list[LedgerRow]]:
+def _legs(
+    group: Sequence[LedgerRow],
+) -> tuple[list[Leg[LedgerRow]], list[Leg[LedgerRow]], list[LedgerRow]]:
     """The legs given and received, and the other rows: fees, and rows that cancel out."""
     by_asset: dict[str, list[LedgerRow]] = {}
     for entry in group:
@@ -259,8 +255,8 @@ def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], l
             by_asset[native].append(entry)
         else:
             by_asset[native] = [entry]
-    given: list[TradeLeg] = []
-    received: list[TradeLeg] = []
+    given: list[Leg[LedgerRow]] = []
+    received: list[Leg[LedgerRow]] = []
     rest: list[LedgerRow] = []
     for entries in by_asset.values():
         first = entries[0]
@@ -271,7 +267,7 @@ def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], l
         if not moved or currency == CREDITS:
             rest += entries
         else:
-            leg = TradeLeg(entries, currency, amount, moved)
+            leg = Leg(entries, currency, amount, moved)
             (given if amount[0] == "-" else received).append(leg)
     return given, received, rest
 
@@ -283,7 +279,7 @@ def _exchange(
     at_ms = group[0].at_ms
     if len(given) == len(received) == 1:
         (sent,), (got,) = given, received
-        entries = (*sent.entries, *got.entries, *rest)
+        entries = (*sent.rows, *got.rows, *rest)
         record = _exchanged(entries, sent, got, meaning, context, details.trade, at_ms=at_ms)
         return [(record, entries)]
     events: list[Event] = []
@@ -291,7 +287,7 @@ def _exchange(
         leg = given[number] if number < len(given) else None
         other = received[number] if number < len(received) else None
         legs = [each for each in (leg, other) if each is not None]
-        entries = tuple(entry for each in legs for entry in each.entries)
+        entries = tuple(entry for each in legs for entry in each.rows)
         if number == 0:
             entries += tuple(rest)
         trade = details.trade if number == 0 else None
@@ -303,8 +299,8 @@ def _exchange(
 
 def _exchanged(
     entries: tuple[LedgerRow, ...],
-    sent: TradeLeg | None,
-    received: TradeLeg | None,
+    sent: Leg[LedgerRow] | None,
+    received: Leg[LedgerRow] | None,
     meaning: Meaning,
     context: RowContext,
     trade: Row | None,
@@ -363,18 +359,16 @@ def _exchange_pattern(
     unlisted: bool,
 ) -> Record:
     market = spot_market(*pair) if pair else None
-    incomplete = ("price",) * unlisted
-    incomplete += ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
     return replace(
         pattern_of(environment, meaning, native_type),
         label=side.capitalize() if side else meaning.label,
         account=holder_of(wallet),
-        direction=DIRECTIONS[side] if side else _direction(sent, received),
+        direction=DIRECTIONS[side] if side else exchange_direction(sent, received),
         side=side,
         asset=market.base if market else received or sent,
         instrument=market,
         quantity_unit="base" if market else None,
-        incomplete=incomplete,
+        incomplete=("price",) * unlisted + sides_lacking(sent, received),
     )
 
 
@@ -395,14 +389,11 @@ def spot_market(base: str, quote: str) -> TradedMarket:
     return TradedMarket(f"{base}/{quote}", "spot", None, base, quote, None, None)
 
 
-def _direction(sent: str | None, received: str | None) -> Direction:
-    if sent and received:
-        return Direction.BOTH
-    return Direction.OUT if sent else Direction.IN if received else Direction.NONE
-
-
 def _side(
-    sent: TradeLeg | None, received: TradeLeg | None, trade: Row | None, context: RowContext
+    sent: Leg[LedgerRow] | None,
+    received: Leg[LedgerRow] | None,
+    trade: Row | None,
+    context: RowContext,
 ) -> str | None:
     """Buy or sell: from the list of trades, else from Kraken's pair of the two coins."""
     if trade is not None and trade.get("type") in DIRECTIONS:
@@ -418,7 +409,10 @@ def _side(
 
 
 def _priced(
-    trade: Row | None, sent: TradeLeg | None, received: TradeLeg | None, side: str | None
+    trade: Row | None,
+    sent: Leg[LedgerRow] | None,
+    received: Leg[LedgerRow] | None,
+    side: str | None,
 ) -> tuple[str | None, str | None, str | None]:
     """Price, quantity and value: from the list of trades, or else from the legs.
 
@@ -436,10 +430,10 @@ def _priced(
 
 def _words(
     pattern: Record,
-    main: TradeLeg | None,
+    main: Leg[LedgerRow] | None,
     price: str | None,
-    sent: TradeLeg | None,
-    received: TradeLeg | None,
+    sent: Leg[LedgerRow] | None,
+    received: Leg[LedgerRow] | None,
 ) -> str:
     market = pattern.instrument
     if market is not None and main is not None:
@@ -479,7 +473,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
     if rest or len(given) != 1 or len(received) != 1:
         return None
     (source,), (target,) = given, received
-    entries, at_ms = (*source.entries, *target.entries), group[0].at_ms
+    entries, at_ms = (*source.rows, *target.rows), group[0].at_ms
     if source.currency != target.currency:  # the product was moved to another coin
         return (
             _exchanged(entries, source, target, CONVERSION, context, None, at_ms=at_ms),
@@ -487,10 +481,10 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         )
     if source.unsigned != target.unsigned:
         return None
-    first = source.entries[0]
+    first = source.rows[0]
     event, lines = event_ids(context, entries)
-    fees, wallets = fees_of(entries, TRANSFER.fee), (first.wallet, target.entries[0].wallet)
-    pattern = _move_pattern(context.environment, first.native_type, source.currency, *wallets)
+    fees, wallets = fees_of(entries, TRANSFER.fee), (first.wallet, target.rows[0].wallet)
+    pattern = move_pattern(context.environment, first.native_type, source.currency, *wallets)
     moved = source.moved
     record = replace(
         pattern,
@@ -501,7 +495,7 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         fee=first_fee(fees),
         description=Description(
             pattern.description.title,
-            f"{source.unsigned} {source.currency} from {wallets[0]} to {wallets[1]}",
+            change_words(pattern, source.currency, source.amount, source.unsigned),
         ),
         datetime=iso(at_ms),
         amount=source.unsigned,
@@ -510,18 +504,6 @@ def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
         related=lines,
     )
     return record, entries
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _move_pattern(
-    environment: str, native_type: str, currency: str, source: str, target: str
-) -> Record:
-    return replace(
-        pattern_of(environment, TRANSFER, native_type),
-        direction=Direction.BOTH,
-        asset=currency,
-        transfer=Transfer(source, target),
-    )
 
 
 # Rows that are separate events -------------------------------------------------------------------
@@ -544,7 +526,7 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         unsure,
     )
     event, lines = event_ids(context, (entry,))
-    fees = () if entry.fee == "0" else fees_of((entry,), meaning.fee)
+    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     moved = entry.moved
     amount = moved.amount_str if moved else "0"
     record = replace(

@@ -14,6 +14,7 @@ from msgspec import Struct, UnsetType, json
 from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, record_id
+from onebook.model import SECOND_MS
 from onebook.transactions.kraken.assets import CREDITS, asset_of
 from onebook.transactions.kraken.words import TITLES, UNIFIED, meaning_of
 from onebook.transactions.mapping import (
@@ -29,6 +30,7 @@ from onebook.transactions.record import Description, Fee, Ids, Money, Record, St
 
 EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
+MS: Final = Decimal(SECOND_MS)
 
 BLANK: Final = blank_record(EXCHANGE)
 pattern_of: Final = event_patterns(BLANK, TITLES, "Kraken Event", UNIFIED)
@@ -123,7 +125,7 @@ def time_ms(value: Any) -> int:
     Raises:
         ValueError, ArithmeticError: It is not a time.
     """
-    found = int((value if type(value) is Decimal else Decimal(value)) * 1_000)
+    found = int((value if type(value) is Decimal else Decimal(value)) * MS)
     if found <= 0:
         raise ValueError("The row has no time.")
     return found
@@ -190,3 +192,8 @@ def fees_of(
         if charged != "0":
             fees.append(Fee(currency, charged, None, kind, "fee"))
     return tuple(fees)
+
+
+def fee_of(entry: LedgerRow, kind: str) -> Fee:
+    """The fee of a row that has one."""
+    return Fee(entry.currency, entry.fee, None, kind, "fee")

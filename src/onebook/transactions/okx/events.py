@@ -29,17 +29,20 @@ from onebook.transactions.decimals import negated, unsigned
 from onebook.transactions.mapping import (
     LINE,
     PATTERNS_MAX,
+    Leg,
     Meaning,
     Row,
     change_words,
     direction_of,
+    exchange_direction,
     first_fee,
     holder_of,
+    move_patterns,
     require,
+    sides_lacking,
     text,
 )
 from onebook.transactions.okx.fills import (
-    BillLeg,
     ListedFill,
     OkxEvent,
     contract_fill,
@@ -47,7 +50,6 @@ from onebook.transactions.okx.fills import (
     fill_named,
     legs_of,
     numbered,
-    sides_lacking,
     spot_fill,
     unbooked,
 )
@@ -100,6 +102,7 @@ CONVERT_KEY: Final = "convert"
 ALONE, FILL, MOVE, CONVERT = "alone", "fill", "move", CONVERT_KEY  # see `_form`
 GAINING: Final = frozenset({"2", "8"})  # types by which a contract gains: fills and funding
 LINEAR: Final = frozenset({"SWAP", "FUTURES"})
+move_pattern: Final = move_patterns(pattern_of, TRANSFER)
 REPAYING: Final = frozenset({"4", "29"})  # types by which a debt is repaid with another coin
 
 
@@ -360,9 +363,9 @@ def _exchanged(
     for number in range(max(len(given), len(received), 1)):
         sent = given[number] if number < len(given) else None
         got = received[number] if number < len(received) else None
-        own = tuple(bill for leg in (sent, got) if leg for bill in leg.bills)
+        own = tuple(bill for leg in (sent, got) if leg for bill in leg.rows)
         if number == 0:
-            used = {bill.native for leg in (*given, *received) for bill in leg.bills}
+            used = {bill.native for leg in (*given, *received) for bill in leg.rows}
             own += tuple(bill for bill in bills if bill.native not in used)
         events.append(OkxEvent([_exchange(own, sent, got, context, listed)], own))
     return events
@@ -370,8 +373,8 @@ def _exchanged(
 
 def _exchange(
     bills: tuple[Bill, ...],
-    sent: BillLeg | None,
-    received: BillLeg | None,
+    sent: Leg[Bill] | None,
+    received: Leg[Bill] | None,
     context: BillContext,
     listed: ListedConversion | None,
 ) -> Record:
@@ -393,7 +396,7 @@ def _exchange(
         description=Description(pattern.description.title, words),
         datetime=iso(at_ms),
         account=holder_of(first.wallet),
-        direction=_direction(sent, received),
+        direction=exchange_direction(sent, received),
         asset=main.currency if main else first.currency,
         amount=main.unsigned if main else "0",
         fees=fees,
@@ -410,12 +413,6 @@ def _exchange(
         ),
         related=line_ids(context, bills),
     )
-
-
-def _direction(sent: BillLeg | None, received: BillLeg | None) -> Direction:
-    if sent and received:
-        return Direction.BOTH
-    return Direction.OUT if sent else Direction.IN if received else Direction.NONE
 
 
 # Moves between the accounts ---------------------------------------------------------------------
@@ -439,31 +436,20 @@ def _move(bill: Bill, parts: tuple[Bill, ...], context: BillContext) -> Record:
     ways = (TRADING, FUNDING) if bill.incoming else (FUNDING, TRADING)
     amount = unsigned(bill.change)
     moved, at_ms = money(bill.currency, amount), max(each.at_ms for each in parts)
+    pattern = move_pattern(context.environment, bill.native_type, bill.currency, *ways)
     return replace(
-        _move_pattern(context.environment, bill.native_type, bill.currency, *ways),
+        pattern,
         transactionId=make_id(context, "event", bill.native),
         timestamp=at_ms,
         sentCurrency=moved,
         receivedCurrency=moved,
         description=Description(
-            TITLES[TRANSFER.type], f"{amount} {bill.currency} from {ways[0]} to {ways[1]}"
+            pattern.description.title, change_words(pattern, bill.currency, bill.change, amount)
         ),
         datetime=iso(at_ms),
         amount=amount,
         ids=Ids(native=bill.native, transfer_id=bill.id),
         related=line_ids(context, parts),
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _move_pattern(
-    environment: str, native_type: str, currency: str, source: str, target: str
-) -> Record:
-    return replace(
-        pattern_of(environment, TRANSFER, native_type),
-        direction=Direction.BOTH,
-        asset=currency,
-        transfer=Transfer(source, target),
     )
 
 

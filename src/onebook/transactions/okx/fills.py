@@ -21,12 +21,14 @@ from onebook.core import canonicals, iso, show
 from onebook.transactions.decimals import add, negated, subtract, unsigned
 from onebook.transactions.mapping import (
     PATTERNS_MAX,
+    Leg,
     Meaning,
     Row,
     first_fee,
     holder_of,
     moved_by,
     require,
+    sides_lacking,
     text,
     text_or_empty,
 )
@@ -59,7 +61,6 @@ from onebook.transactions.record import (
     Direction,
     Fee,
     Ids,
-    Money,
     Position,
     Record,
     RecordView,
@@ -137,21 +138,7 @@ def fill_named(bill: Bill, fills: Sequence[ListedFill]) -> ListedFill | None:
     return next((fill for fill in fills if str(fill.row.get("billId")) == bill.id), None)
 
 
-class BillLeg(Struct, frozen=True, gc=False):
-    """The bills of one currency in an exchange, and the sum of their changes without fees."""
-
-    bills: Sequence[Bill]
-    currency: str
-    amount: str
-    moved: Money
-
-    @property
-    def unsigned(self) -> str:
-        """The amount without its sign."""
-        return self.moved.amount_str
-
-
-def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
+def legs_of(bills: Sequence[Bill]) -> tuple[list[Leg[Bill]], list[Leg[Bill]]]:
     """The legs given and received."""
     by_currency: dict[str, list[Bill]] = {}
     for bill in bills:
@@ -160,24 +147,17 @@ def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
             by_currency[currency].append(bill)
         else:
             by_currency[currency] = [bill]
-    given: list[BillLeg] = []
-    received: list[BillLeg] = []
+    given: list[Leg[Bill]] = []
+    received: list[Leg[Bill]] = []
     for currency, found in by_currency.items():
         amount, moved = found[0].gross, found[0].moved
         if len(found) > 1:
             amount = show(add(*(Decimal(bill.gross) for bill in found)))
             moved = moved_by(currency, amount)
         if moved:
-            leg = BillLeg(found, currency, amount, moved)
+            leg = Leg(found, currency, amount, moved)
             (given if amount[0] == "-" else received).append(leg)
     return given, received
-
-
-def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, ...]:
-    """The fields that an exchange with one leg lacks."""
-    if sent is not None and received is not None:
-        return ()
-    return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
 
 
 def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
@@ -274,8 +254,8 @@ def _fill_pattern(
 def _side(
     bill: Bill,
     market: TradedMarket,
-    sent: BillLeg | None,
-    received: BillLeg | None,
+    sent: Leg[Bill] | None,
+    received: Leg[Bill] | None,
     fill: ListedFill | None,
 ) -> str | None:
     """Buy or sell: on a spot market, whether the base coin was received or given."""
