@@ -92,8 +92,8 @@ class Counter(NullPorts):
 class Harness:
     """Books and streams in virtual time."""
 
-    def __init__(self, instruments: Iterable[Instrument]) -> None:
-        self.books, self.counter = Books(), Counter()
+    def __init__(self, instruments: Iterable[Instrument], counter: Counter) -> None:
+        self.books, self.counter = Books(), counter
         self.clock = ManualClock(1.0, epoch_us=1_700_000_000_000_000)
         for instrument in instruments:
             self.books.open(instrument)
@@ -124,7 +124,7 @@ class Harness:
         return Sums(self.clock.now_s - began, updates, dict(self.counter.sent))
 
 
-def simulated(seconds: float) -> Sums:
+def simulated(seconds: float, counter: Counter | None = None) -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
     market = MarketBooks({name: DIALECTS[name].offer() for name in NAMES}, seed=7)
     listings = {
@@ -134,7 +134,7 @@ def simulated(seconds: float) -> Sums:
     instruments = {
         name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
     }
-    harness = Harness(instruments.values())
+    harness = Harness(instruments.values(), counter or Counter())
     for name, instrument in instruments.items():
         book = market.books(name)[SYMBOL]
         whole = LevelChanges(
@@ -190,7 +190,7 @@ def recorded() -> Sums:
         )
         for name, script in found.items()
     }
-    harness = Harness(instruments.values())
+    harness = Harness(instruments.values(), Counter())
     sessions = {
         name: FeedSession(
             EXCHANGES[name], [instrument], books=harness.books,

@@ -51,6 +51,7 @@ JOBS = (
     Job("ingest", ("micro/ingest.py",), once=True),
     Job("every", ("micro/every.py",), once=True),
     Job("depth", ("micro/depth.py",), once=True),
+    Job("replay", ("micro/replay.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
     Job("latency", ("micro/latency.py", "micro/latency.py reference")),
     Job("memory", ("micro/memory.py",)),
@@ -136,6 +137,11 @@ def mapped(kind: str, exchange: str = "bybit") -> str:
 
 
 LEVEL = "changed level, "
+DEEP = (
+    "a block of 130 new prices", "checksum of a deep book", "merge of a deep book",
+    "fill of a deep book",
+)  # fmt: skip
+DEEPEST = "snapshot of 45500 levels a side"
 BEST = "frame of 20 levels and best price read, binance"
 READY = "frame in to update ready, 8 exchanges"
 ONE, TWELVE, FIVE = fanout_row(1), fanout_row(12), fanout_row(1, streams=5)
@@ -176,6 +182,30 @@ GOALS = (
     Goal(
         3, "depth 5,000 against 1,000", ("depth", "depth 5000"), ("depth", "depth 1000"),
         AT_MOST, 1.25,
+    ),
+    Goal(
+        3, "depth 50,000 against 1,000", ("depth", "depth 50000"), ("depth", "depth 1000"),
+        AT_MOST, 1.25,
+    ),
+    Goal(
+        3, "depth 50,000, ccxt", ("depth", "depth 50000"), ("depth", "ccxt, depth 50000"),
+        AT_LEAST, 11,
+    ),
+    *(
+        Goal(
+            3, f"{what}, 50,000 against 1,000", (what, "depth 50000"), (what, "depth 1000"),
+            AT_MOST, 1.25,
+        )
+        for what in DEEP
+    ),
+    Goal(
+        3, "snapshot of 45,500 levels a side", (DEEPEST, OURS), None, AT_MOST, 25, scale=1e-6,
+        unit="ms",
+    ),
+    Goal(3, "the same, ccxt", *against(DEEPEST, "ccxt"), AT_LEAST, 11),
+    Goal(
+        3, "replayed frames of 20 levels", ("replay, frames of 20 levels", "played"), None,
+        AT_LEAST, 300_000, unit="a second",
     ),
     Goal(
         4, "publish 8 exchanges, of orjson alone",
@@ -222,6 +252,13 @@ GOALS = (
     Goal(
         9, "a level at depth 5,000", ("memory at depth 5000", OURS), None, AT_MOST, 35,
         unit="bytes",
+    ),
+    *(
+        Goal(
+            9, f"a level at depth 50,000{when}", (f"memory at depth 50000{when}", OURS), None,
+            AT_MOST, 20, unit="bytes",
+        )
+        for when in ("", ", changed")
     ),
     Goal(
         9, "an idle authenticated client", ("idle authenticated client", OURS), None, AT_MOST, 4,

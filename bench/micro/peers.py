@@ -107,6 +107,7 @@ _CCXT = {
     "binance": ("BTCUSDT", "BTC/USDT", "wss://stream.binance.com:9443/ws"),
     "okx": ("BTC-USDT", "BTC/USDT", "wss://ws.okx.com:8443/ws/v5/public"),
     "kraken": ("BTC/USDT", "BTC/USDT", "wss://ws.kraken.com/v2"),
+    "coinbase": ("BTC-USDT", "BTC/USDT", "wss://ws-feed.exchange.coinbase.com"),
 }
 
 
@@ -119,7 +120,8 @@ async def _ccxt(name: str, frames: list[bytes], snapshot: Snapshot) -> float:
     import ccxt.pro
 
     native, symbol, url = _CCXT[name]
-    exchange = getattr(ccxt.pro, name)({"options": {"watchOrderBook": {"checksum": False}}})
+    kind = "coinbaseexchange" if name == "coinbase" else name
+    exchange = getattr(ccxt.pro, kind)({"options": {"watchOrderBook": {"checksum": False}}})
     base, quote = symbol.split("/")
     market = exchange.safe_market_structure(
         {
@@ -146,9 +148,10 @@ def _fill_ccxt(exchange: Any, client: _Client, name: str, symbol: str, snapshot:
         book = {"bids": sides[0], "asks": sides[1], "nonce": 0, "timestamp": 1, "symbol": symbol}
         exchange.orderbooks[symbol] = exchange.order_book(book, 1 << 30)
         return
-    first = (
-        stream.okx(bids, asks, 0, "snapshot")
-        if name == "okx"
-        else stream.kraken(bids, asks, 0, "snapshot")
-    )
+    if name == "coinbase":
+        first = stream.coinbase_snapshot(bids, asks)
+    elif name == "okx":
+        first = stream.okx(bids, asks, 0, "snapshot")
+    else:
+        first = stream.kraken(bids, asks, 0, "snapshot")
     exchange.handle_message(client, orjson.loads(first))

@@ -90,7 +90,8 @@ class LiveBook:
     change, both in monotonic seconds. `reason` is the code why the book is not live (None while it
     is), `detail` describes the case. `frozen_top` is the checksum of the best levels at the start
     of a silence: until `frozen_until` a resync with the same levels does not make the book live.
-    `window` is the number of levels a side that the exchange keeps updated, 0 for all. `fusing`
+    `window` is the number of levels a side that the exchange keeps updated, 0 for all, and
+    `levels_max` the number that the book keeps. `fusing`
     decides which fast top is shown; None if the exchange sends none. The identity
     guard (`streams.identity`) sets `mark`; `agreed_at`, since when the book agrees with the others;
     and `twins`, other books with the same levels and the time of the last equal check.
@@ -108,6 +109,7 @@ class LiveBook:
         "fusing",
         "health",
         "instrument",
+        "levels_max",
         "mark",
         "reason",
         "skew",
@@ -129,6 +131,7 @@ class LiveBook:
     ) -> None:
         self.instrument = instrument
         self.core = Book(levels_max)
+        self.levels_max = levels_max
         self.window = window
         self.fusing = None if tops is None else Fusing(tops)
         self.skew = skew or ClockSkew()
@@ -181,6 +184,7 @@ def _known(at: Moment) -> int | None:
 
 
 P = ParamSpec("P")
+Applied = Callable[[LiveBook, Snapshot | Delta | TopOfBook, float], None]
 
 
 def chain(first: Callable[P, None] | None, then: Callable[P, None]) -> Callable[P, None]:
@@ -200,6 +204,8 @@ class Books:
 
     Subscribers are notified of each change applied to a live book, and of each health change with
     the previous one; a new reason of a stale or offline book counts as a health change.
+    `on_applied` also gets the connector's output and its time, and `on_marked` each book whose
+    mark the identity guard changed.
     """
 
     def __init__(self) -> None:
@@ -208,18 +214,31 @@ class Books:
         self._skews: dict[str, ClockSkew] = {}  # by exchange
         self._on_changed: Callable[[LiveBook], None] | None = None
         self._on_health: Callable[[LiveBook, Health], None] | None = None
+        self._on_applied: Applied | None = None
+        self._on_marked: Callable[[LiveBook], None] | None = None
 
     def subscribe(
         self,
         *,
         on_changed: Callable[[LiveBook], None] | None = None,
         on_health: Callable[[LiveBook, Health], None] | None = None,
+        on_applied: Applied | None = None,
+        on_marked: Callable[[LiveBook], None] | None = None,
     ) -> None:
         """Subscribe to changes; callbacks are called in order of subscription."""
         if on_changed is not None:
             self._on_changed = chain(self._on_changed, on_changed)
         if on_health is not None:
             self._on_health = chain(self._on_health, on_health)
+        if on_applied is not None:
+            self._on_applied = chain(self._on_applied, on_applied)
+        if on_marked is not None:
+            self._on_marked = chain(self._on_marked, on_marked)
+
+    def marked(self, book: LiveBook) -> None:
+        """Notify subscribers that the identity guard changed the mark of a book."""
+        if self._on_marked is not None:
+            self._on_marked(book)
 
     def open(
         self,
@@ -297,6 +316,9 @@ class Books:
         fusing = book.fusing
         if fusing is not None:
             fusing.changed(book.core, delta.sequence)
+        on_applied = self._on_applied
+        if on_applied is not None:
+            on_applied(book, delta, now)
         on_changed = self._on_changed  # a local, as in `FeedSession.received`
         if on_changed is not None:
             on_changed(book)
@@ -315,6 +337,8 @@ class Books:
         book.top_at = top.at
         book.top_received_at = now
         book.changes += 1
+        if self._on_applied is not None:
+            self._on_applied(book, top, now)
         if self._on_changed is not None:
             self._on_changed(book)
         return True
@@ -371,6 +395,8 @@ class Books:
             book.fusing.changed(book.core, snapshot.sequence)
         if book.health is not LIVE:
             self._move(book, Event.FILLED, None, now)
+        if self._on_applied is not None:
+            self._on_applied(book, snapshot, now)
         if self._on_changed is not None:
             self._on_changed(book)
         return None

@@ -100,6 +100,7 @@ LABELS = [
     "POST /api/v1/transactions/validate-credentials",
     "POST /api/v1/transactions",
     "GET /api/v1/fees",
+    "GET /api/v1/fees/published",
     "PUT /api/v1/fees",
 ]
 

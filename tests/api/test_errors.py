@@ -36,8 +36,9 @@ VALIDATE = "POST /api/v1/transactions/validate-credentials"
 TRANSACTIONS = "POST /api/v1/transactions"
 FEES = "GET /api/v1/fees"
 NEW_FEES = "PUT /api/v1/fees"
+PUBLISHED = "GET /api/v1/fees/published"
 PUBLIC = (EXCHANGES, AVAILABILITY, TYPES, ROOT)
-BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES)
+BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES, PUBLISHED)
 WITH_BODY = (AUTHENTICATE, VALIDATE, TRANSACTIONS, NEW_FEES)
 
 
@@ -75,6 +76,10 @@ class Caller:
 
     async def move(self, action: str) -> None:
         await self.node.move_key(self.key_id, action)
+
+
+async def no_symbol(one: Caller, label: str) -> None:
+    """Ask without the parameter `symbol`, as every request of this table does."""
 
 
 async def no_key(one: Caller, label: str) -> None:
@@ -196,6 +201,7 @@ ROWS: list[tuple[str, str, Way]] = [
     *((label, "invalid_session", wrong_token) for label in BEARER if label != STATUS),
     *((label, "session_expired", late) for label in BEARER if label != STATUS),
     *((label, "invalid_request", not_json) for label in (*BOTH, NEW_FEES)),
+    (PUBLISHED, "invalid_request", no_symbol),
     *((label, "invalid_exchange", other_exchange) for label in BOTH),
     *((label, "exchange_error", exchange_down) for label in BOTH),
     *((label, "request_too_large", too_large) for label in WITH_BODY),

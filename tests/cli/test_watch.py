@@ -332,6 +332,15 @@ def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
     assert "average 100.00  after fees 101.00  lots cost 1.00" in answer.stdout
 
 
+def test_further_quotes_are_subscribed_and_each_converted_book_has_its_quote():
+    data = UPDATE["data"] | {"bids": [[100, 1, [["okx:USDC", 1]]]]}
+    with Scripted(UPDATE | {"data": data | {"conversions": []}}) as server:
+        answer = server.watch("--updates", "1", "--quotes", "USDC, USD")
+    assert answer.exit_code == 0, answer.output
+    assert server.heard[1]["quotes"] == ["USDC", "USD"]
+    assert "okx:USDC 1" in answer.stdout
+
+
 def test_a_net_book_needs_fees():
     answer = CliRunner().invoke(app, ["watch", "BTC/USDT", "--key", "k", "--net"])
     assert answer.exit_code == 2

@@ -71,8 +71,8 @@ def orders(world: World, side: int) -> list[tuple[Fraction, int, Fraction, Fract
     return sorted(found, key=lambda each: (sign * each[0], each[1]))
 
 
-def expected(world: World, side: int, decimals: int, depth: int) -> list[list[Level]]:
-    """Convert level by level, in whole units of each book's amounts."""
+def expected(world: World, side: int, decimals: int) -> list[list[Level]]:
+    """Convert level by level to the end, in whole units of each book's amounts."""
     ladder, at, unit = rates(world, side), 0, Fraction(1, 10**decimals)
     found: list[list[Level]] = [[] for _ in world.books]
     left = ladder[0][1] if ladder else Fraction(0)
@@ -91,12 +91,22 @@ def expected(world: World, side: int, decimals: int, depth: int) -> list[list[Le
             if levels and levels[-1][0] == shown:
                 levels[-1] = shown, levels[-1][1] + taken
             elif shown:
-                if len(levels) == depth:
-                    return found
                 levels.append((shown, taken))
             amount -= taken
             left -= taken * net
     return found
+
+
+def pooled(
+    levels: list[list[Level]], fees: list[str], side: int, *, net: bool
+) -> list[tuple[Fraction, dict[int, Level]]]:
+    """Merge converted levels by price, after fees if `net`: its price, and {member: level}."""
+    found: dict[Fraction, dict[int, Level]] = {}
+    for member, (own, fee) in enumerate(zip(levels, fees, strict=True)):
+        for price, amount in own:
+            shown = taker(str(price), fee, side) if net else price
+            found.setdefault(shown, {})[member] = price, amount
+    return sorted(found.items(), key=lambda each: each[0], reverse=side == 0)
 
 
 def random_side(random_: random.Random, price: float, spread: float, amount: float) -> Side:

@@ -14,8 +14,10 @@ from core.conversions import (
     decimals_of,
     expected,
     orders,
+    pooled,
     random_book,
     rates,
+    taker,
 )
 from onebook.core import LEVELS_MAX, reference
 
@@ -72,13 +74,17 @@ def check(core: Any, seed: int) -> None:
     """Convert one random world, and compare it with fractions and with the true cost."""
     random_ = random.Random(seed)
     world = random_world(random_)
-    depth = random_.choice((2, 9, LEVELS_MAX))
+    depth = random_.choice((1, 2, 9, LEVELS_MAX))
+    net = random_.random() < 0.5
+    if random_.random() < 0.3:
+        world = world._replace(fees=["0.1"] * len(NAMES))
     conversion = core.Conversion(
         NAMES,
         THROUGH,
         inverse=world.inverse,
         fees=world.fees,
         through_fees=world.through_fees,
+        net=net,
     )
     books = [opened(core, book) for book in world.books]
     found = conversion.convert(books, [opened(core, book) for book in world.through], depth=depth)
@@ -86,15 +92,38 @@ def check(core: Any, seed: int) -> None:
     assert [book is None for book in found] == [book is None for book in world.books], seed
     for side in (0, 1):
         levels = [[] if book is None else shown(book, side) for book in found]
-        assert levels == expected(world, side, decimals, depth), (seed, side)
+        whole = expected(world, side, decimals)
+        assert [all_[: len(own)] for own, all_ in zip(levels, whole, strict=True)] == levels, seed
+        best, all_best = (pooled(each, world.fees, side, net=net) for each in (levels, whole))
+        assert best[:depth] == all_best[:depth], (seed, side)
         check_cost(world, side, levels, decimals, seed)
-        for own, book, raw in zip(levels, found, world.books, strict=True):
-            if raw is None:
+        unit, sign = Fraction(1, 10**decimals), 1 if side else -1
+        for at, book in enumerate(found):
+            if book is None:
                 continue
+            raw, own = world.books[at], levels[at]
+            check_end(side, own, whole[at], book, raw and raw[side], unit, seed)
             end = book.horizon()[side]
-            is_whole = sum(amount for _, amount in own) == sum(map(Fraction, raw[side].values()))
-            assert (end is None) == (is_whole or not own), (seed, side)
-            assert end is None or Fraction(end) == own[-1][0], (seed, side)
+            if net and end is not None and len(own) < len(whole[at]):
+                beyond = taker(str(Fraction(end) + sign * unit), world.fees[at], side)
+                assert sign * beyond >= sign * best[:depth][-1][0], (seed, side)
+
+
+def check_end(
+    side: int, own: list[Level], whole: list[Level], book: Any, raw: Any, unit: Fraction, seed: int
+) -> None:
+    """Check the horizon of a converted book: within it no level is missing."""
+    end, sign = book.horizon()[side], 1 if side else -1
+    if sum(amount for _, amount in own) == sum(map(Fraction, raw.values())):
+        assert end is None, (seed, side)
+    elif end is None:
+        assert not own, (seed, side)
+        assert own == whole, (seed, side)
+    else:
+        assert not own or sign * Fraction(end) >= sign * own[-1][0], (seed, side)
+        if len(own) < len(whole):
+            missing = sign * (whole[len(own)][0] - Fraction(end))
+            assert missing >= unit, (seed, side)
 
 
 def check_cost(
@@ -102,15 +131,15 @@ def check_cost(
 ) -> None:
     """Check that the converted books together promise nothing better than the truth."""
     sign = 1 if side else -1
-    pooled = sorted(
+    merged = sorted(
         (price * (1 + sign * Fraction(fee) / 100), amount)
         for own, fee in zip(levels, world.fees, strict=True)
         for price, amount in own
     )
     if side == 0:
-        pooled.reverse()
+        merged.reverse()
     size = cost = Fraction(0)
-    for price, amount in pooled:
+    for price, amount in merged:
         size += amount
         cost += amount * price
         truth = true_cost(world, side, size)
@@ -162,6 +191,40 @@ def test_books_share_what_the_conversion_book_has(core: Any) -> None:
 
 
 @pytest.mark.parametrize("core", EACH)
+def test_a_conversion_follows_each_change_of_its_books_and_of_the_rates_that_it_uses(
+    core: Any,
+) -> None:
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        world = random_world(random_)
+        fees = {"inverse": world.inverse, "fees": world.fees, "through_fees": world.through_fees}
+        kept = core.Conversion(NAMES, THROUGH, **fees)
+        groups = [[*world.books], [*world.through]]
+        opened_groups = [[opened(core, book) for book in group] for group in groups]
+        for _ in range(12):
+            at = random_.randrange(2)
+            of = random_.randrange(len(groups[at]))
+            raw, book = groups[at][of], opened_groups[at][of]
+            action = random_.random()
+            if raw is None or action < 0.2:
+                lives = book is not None
+                opened_groups[at][of] = None if lives else opened(core, raw)
+            elif book is not None and action < 0.7:
+                side = random_.randrange(2)
+                price, amount = random_.choice([*raw[side].items()] or [("0.5", "1")])
+                amount = random_.choice(("0", amount, "7"))
+                apply(book, *([(price, amount)] if each == side else [] for each in (0, 1)))
+            fresh = core.Conversion(NAMES, THROUGH, **fees)
+            found = [each.convert(*opened_groups, depth=5) for each in (kept, fresh)]
+            shown_of = [
+                [book and (book.top(9), book.horizon(), book.price_scale) for book in books]
+                for books in found
+            ]
+            assert shown_of[0] == shown_of[1], seed
+            assert kept.top() == fresh.top(), seed
+
+
+@pytest.mark.parametrize("core", EACH)
 def test_without_a_live_conversion_book_there_are_no_levels(core: Any) -> None:
     conversion = core.Conversion(("kraken:USDC",), ("kraken", "okx"))
     (found,) = conversion.convert([book_of(core, [("99", "1")], [("100", "1")])], [None, None])
@@ -176,6 +239,29 @@ def test_a_fast_top_is_converted_in_place_of_the_levels_that_it_covers(core: Any
     through = book_of(core, [("2", "9999")], [("3", "9999")])
     (found,) = conversion.convert([book], [through])
     assert found.top(9) == ([("199", "4"), ("198", "1")], [("303", "3"), ("306", "2")])
+
+
+@needs_compiled
+def test_both_implementations_have_the_same_levels_and_horizons() -> None:
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        world, depth, net = random_world(random_), random_.choice((1, 3)), bool(seed % 2)
+        found = []
+        for core in (COMPILED, reference):
+            conversion = core.Conversion(
+                NAMES,
+                THROUGH,
+                inverse=world.inverse,
+                fees=world.fees,
+                through_fees=world.through_fees,
+                net=net,
+            )
+            books, through = (
+                [opened(core, book) for book in group] for group in (world.books, world.through)
+            )
+            converted = conversion.convert(books, through, depth=depth)
+            found.append([book and (book.top(9), book.horizon()) for book in converted])
+        assert found[0] == found[1], seed
 
 
 @needs_compiled

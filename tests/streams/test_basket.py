@@ -263,7 +263,7 @@ def pooled(listed, members, books, fees, depth, scale_of):
             [scale_of(*where(each)) for each in served],
         )
         for side in (0, 1):
-            found = expected(world, side, decimals_of(world), depth)
+            found = expected(world, side, decimals_of(world))
             for member, levels in zip(served, found, strict=True):
                 for price, amount in levels:
                     sides[side].setdefault(price, {})[member] = amount

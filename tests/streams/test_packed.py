@@ -4,31 +4,41 @@ import json
 import random
 import subprocess
 import sys
+import time
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from client.test_js import MODULE, NODE, needs_node
+from onebook.client.failures import Unavailable
 from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact
 from onebook.client.view import BookView
 from onebook.fees import TakerFees
 from onebook.health import Health
+from onebook.streams.fill import fill_sizes
 from onebook.streams.packed import with_skipped, with_subscription, with_view
-from onebook.updates import SCHEMA_FILE
+from onebook.updates import SCHEMA_FILE, decimals, figures
 
 from .test_streams import BOOK, SYMBOL, Rig, key, parse
 
 PROTOBUFJS = Path(sys.prefix) / "axe/node_modules/protobufjs/index.js"
 NAMES = ("binance", "kraken", "okx")
 SEEDS = 60
+MUTATED = 4_000  # frames of the fuzz tests
+FEES = TakerFees(binance="0.1", kraken="0.075", okx="-0.02")
+SIZES = fill_sizes(["0.5", "1000"], ["12.34567", "999999"])
 OPTIONS = (
     {},
     {"split": True},
     {"ages": True, "coverage": True, "times": True},
     {"group": "0.5"},
-    {"fees": TakerFees(binance="0.1", kraken="0.075", okx="-0.02"), "net": True, "split": True},
+    {"fees": FEES, "net": True, "split": True},
+    {"fill": SIZES},
+    {"fill": SIZES, "fees": FEES},
+    {"fees": FEES, "crossings": "0"},
 )
 
 
@@ -81,6 +91,7 @@ def shown(view):
     gross = [getattr(level, "gross", None) for level in (*view.bids, *view.asks)]
     return (
         list(view.bids), list(view.asks), gross, view.stale_exchanges, view.ages, view.coverage,
+        view.fills, view.crossings, view.times,
     )  # fmt: skip
 
 
@@ -124,6 +135,7 @@ import { readFileSync } from "node:fs";
 import { PackedReader, View, parseExact, updateOf } from "MODULE";
 const { table, worlds } = JSON.parse(readFileSync(process.argv[1], "utf8"));
 const members = ["live", "bids", "asks", "marketStats", "staleExchanges", "ages", "coverage"];
+members.push("fill", "crossings", "times");
 const shown = (view) => [...members, "updateNumber", "timestamp"].map((name) => view[name]);
 let compared = 0;
 for (const updates of worlds) {
@@ -252,3 +264,113 @@ def test_a_client_finds_its_number_and_what_it_missed():
     both = Both(rig, {})
     update = decode(with_skipped(with_subscription(both.in_packed.full(), 3), 7))
     assert (update.subscription, update.skipped, update.update_number) == (3, 7, 1)
+
+
+def mutated(rng, frames):
+    """Damaged frames: bits, bytes, cuts, repetitions, joined frames, huge lengths and numbers."""
+    for _ in range(MUTATED):
+        frame = bytearray(rng.choice(frames))
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(frame) + 1)
+            match rng.randrange(6):
+                case 0 if at < len(frame):
+                    frame[at] ^= 1 << rng.randrange(8)
+                case 1 if at < len(frame):
+                    frame[at] = rng.randrange(256)
+                case 2:
+                    del frame[at:]
+                case 3:
+                    frame[at:at] = frame[at : at + rng.randint(1, 9)]
+                case 4:
+                    frame += rng.choice(frames)
+                case _:
+                    frame[at:at] = rng.randbytes(rng.randint(1, 4)) + b"\xff" * rng.randint(0, 9)
+        yield bytes(frame)
+
+
+def originals():
+    """Updates with everything that can be requested."""
+    rng = random.Random(3)
+    for options in OPTIONS:
+        both = world(rng, options)
+        yield [payload for stream, payload in both.rig.heard if stream is both.in_packed]
+
+
+def test_a_damaged_update_is_refused_or_fails_its_checksum():
+    rng = random.Random(7)
+    codes, accepted = Counter(), 0
+    for frames in originals():
+        began = time.process_time()
+        for damaged in mutated(rng, frames):
+            view, book = BookView(SYMBOL), PackedBook(NAMES)
+            view.apply_packed(decode(frames[0]), book)
+            try:
+                valid = view.apply_packed(decode(damaged), book)
+            except Unavailable as error:
+                codes[error.code] += 1
+                continue
+            accepted += valid
+            everything = shown(view), view.market_stats, view.timestamp
+            assert everything
+            keys = [level.price for level in view.bids], [level.price for level in view.asks]
+            assert keys == (sorted(keys[0], reverse=True), sorted(keys[1]))
+            if valid and decode(damaged).HasField("checksum"):
+                assert view.checksum() == decode(damaged).checksum
+        assert time.process_time() - began < 60
+    assert codes.keys() == {"protocol_error"}
+    assert codes.total() > MUTATED
+    assert accepted
+
+
+FUZZ = """
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { PackedReader, ServiceError, View, compareDecimals, updateOf } from "MODULE";
+const { table, worlds } = JSON.parse(readFileSync(process.argv[1], "utf8"));
+const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex")).buffer;
+let compared = 0;
+for (const [first, ...damaged] of worlds) {
+  for (const hex of damaged) {
+    const [view, reader] = [new View("BTC/USDT"), new PackedReader(table, {})];
+    view.apply(reader.message(updateOf(bytes(first))));
+    try {
+      const update = updateOf(bytes(hex));
+      const valid = view.apply(reader.message(update));
+      JSON.stringify(view);
+      for (const [side, sign] of [[view.bids, -1], [view.asks, 1]]) {
+        for (let at = 1; at < side.length; at += 1) {
+          assert.ok(sign * compareDecimals(side[at - 1].price, side[at].price) < 0);
+        }
+      }
+      if (valid && update.checksum !== null && update.elapsed_us === null) {
+        assert.equal(view.checksum(), update.checksum);
+      }
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      assert.equal(error.code, "protocol_error");
+    }
+    compared += 1;
+  }
+}
+console.log(compared);
+"""
+
+
+@needs_node
+def test_a_damaged_update_never_breaks_javascript(tmp_path):
+    rng = random.Random(8)
+    worlds = [[each.hex() for each in (frames[0], *mutated(rng, frames))] for frames in originals()]
+    assert compared(tmp_path, FUZZ, worlds) == MUTATED * len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["0", "-0.02", "1E+3", "18446744073709551616", "-123456789012345678901.000000000000000001"],
+)
+def test_figures_are_exact(number):
+    assert [*decimals(figures([None, Decimal(number)]))] == [None, Decimal(number)]
+
+
+def test_a_figure_of_more_than_128_bits_is_not_written():
+    with pytest.raises(OverflowError):
+        figures([Decimal(1 << 128)])

@@ -1,5 +1,6 @@
 """Following an account: several nodes, other credentials, slow subscribers, late records."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
@@ -124,3 +125,48 @@ async def test_a_key_replaced_before_its_account_is_known_ends_the_subscription(
         )
         bybit.act("spot")
         assert not follower.pushed
+
+
+class Paused:
+    """An exchange that answers requests only while it is `open`; its streams are not delayed."""
+
+    def __init__(self, exchange):
+        self.exchange = exchange
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            await self.open.wait()
+        await self.exchange(scope, receive, send)
+
+
+async def test_a_subscription_is_live_after_its_first_read():
+    """Not when the stream opens: what happened since the history is not pushed yet."""
+    now = now_ms()
+    account = Account(History(now - 3 * DAY_MS, now, executions=40))
+    bybit = SimulatedBybit(account, [KEY], limited=False)
+    slow = Paused(bybit)
+    async with (
+        serving(slow) as url,
+        Following(BYBIT, {"mainnet_url": url}, FIELDS) as node,
+    ):
+        live, fields = node.service.live, {"transaction_types": ["trades"]}
+        first = await node.follow(**fields)
+        await waited(lambda: first.streamed)
+        second = Subscriber(node, fields)
+        follow, live.follow = live.follow, lambda subscription: None
+        await second.begin()
+        live.follow = follow
+        slow.open.clear()
+        bybit.act("spot")
+        live.follow(*second.subscriptions)
+        before = len(first.statuses)
+        bybit.streams.drop()
+        await waited(lambda: len(first.statuses) >= before + 2)  # the stream is lost, and open
+        early = list(second.statuses)
+        slow.open.set()
+        await waited(lambda: second.statuses)
+        assert early == []
+        assert second.statuses[0].state == "live"
+        assert len(second.pushed) == 1

@@ -28,6 +28,25 @@ test("the checksum is the one of the service's documentation", () => {
   assert.equal(view.checksum(), crc32("100.5:1.75:100:2:101:3"));
 });
 
+test("conversions are those of the update, with exact prices and an age as a number", () => {
+  const view = new View("BTC/USDT");
+  const data = parseExact(`{"bids": [], "asks": [[100.1, 1]], "market_stats": {}, "stale_exchanges": ["okx:USD"],
+    "conversions": [
+      {"symbol": "USDC/USDT", "members": ["kraken:USDC"], "exchanges": ["kraken"], "stale_exchanges": [],
+        "bid": [0.9990, 500], "ask": [1.000000000000000001, 150], "age_ms": 12, "reason": null},
+      {"symbol": "USDT/USD", "members": ["okx:USD"], "exchanges": [], "stale_exchanges": ["kraken"],
+        "bid": null, "ask": null, "age_ms": null, "reason": "gap"}]}`);
+  assert.ok(view.apply({ type: "aggregated_orderbook_update", update_number: "1", timestamp: "", data }));
+  assert.deepEqual(view.conversions, [
+    { symbol: "USDC/USDT", members: ["kraken:USDC"], exchanges: ["kraken"], staleExchanges: [],
+      bid: ["0.9990", "500"], ask: ["1.000000000000000001", "150"], ageMs: 12, reason: null },
+    { symbol: "USDT/USD", members: ["okx:USD"], exchanges: [], staleExchanges: ["kraken"],
+      bid: null, ask: null, ageMs: null, reason: "gap" },
+  ]);
+  view.apply(update(2, []));
+  assert.deepEqual(view.conversions, []);
+});
+
 test("decimals are ordered by value, beyond the digits of a double", () => {
   const sorted = ["-2", "-0.5", "0", "0.1", "0.10000000000000000001", "2", "10", "100"];
   assert.deepEqual([...sorted].reverse().sort(compareDecimals), sorted);

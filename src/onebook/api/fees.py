@@ -91,11 +91,12 @@ async def published_fees(
     session: Caller,
     symbol: Annotated[str, Query(max_length=SYMBOL_CHARACTERS_MAX, examples=["BTC/USDT"])],
 ) -> PublishedFees:
-    """Return the fees that subscriptions with `fees: "published"` use."""
+    """Return the fees that subscriptions with `fees: "published"` use.
+
+    Both lists are empty for a symbol that no exchange lists.
+    """
     name = symbol.strip().upper()
     known, unknown = parts.published_fees(name)
-    if not known and not unknown:
-        raise InvalidRequest(f"symbol: no exchange lists {name!r}.")
     fees = [StatedFeeBody(**fee._asdict() | {"page": fee.page or None}) for fee in known]
     return PublishedFees(symbol=name, fees=fees, unknown_fee=list(unknown))
 

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from onebook import config
-from onebook.cli.common import fail, print_table, reported, run
+from onebook.cli.common import console, fail, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
 from onebook.cli.options import ServiceKey, ServiceUrl, require_service_key
 from onebook.client.addresses import addresses_of
@@ -124,7 +124,7 @@ def set_credentials(
         raise InvalidRequest(f"{entry.display} does not use key files.")
     environment = environment_of(testnet=testnet, demo=demo)
     if entry.advice and sys.stdin.isatty():
-        typer.echo(entry.advice)
+        console.print(entry.advice, markup=False, highlight=False)  # wraps between words
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
     fields = {name: value for name, value in fields.items() if value}
 
@@ -132,8 +132,8 @@ def set_credentials(
         credentials = Credentials(**fields)
         if not no_check:
             info = await _accepted(exchange, environment, credentials, config)
-            _show_account(info)
             _refuse_powers(info, may_withdraw=may_withdraw, may_trade=may_trade)
+            _show_account(info)
             credentials = Credentials(**{**info.found, **fields})
         async with open_vault(config, create=True) as opened:
             asks = sys.stdin.isatty() and not yes

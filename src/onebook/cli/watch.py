@@ -78,6 +78,13 @@ def watch_command(
         bool,
         typer.Option("--net", help="Order the book by prices after --fees."),
     ] = False,
+    quotes: Annotated[
+        str,
+        typer.Option(
+            help="Further quote currencies, comma separated, whose books are converted and shown "
+            "as exchange:quote."
+        ),
+    ] = "",
     url: Annotated[
         str, typer.Option(help="URL of the service or of its WebSocket.")
     ] = "http://127.0.0.1:8000",
@@ -96,6 +103,8 @@ def watch_command(
     options: dict[str, Any] = {"split": True, "mode": "delta", "ages": True}
     if group:
         options["group"] = group
+    if quotes:
+        options["quotes"] = [name.strip() for name in quotes.split(",")]
     sizes = {"amounts": amount or [], "notionals": notional or []}
     if any(sizes.values()):
         options["fill"] = sizes

@@ -5,7 +5,7 @@ No I/O: messages in, books out. Numbers are `Decimal`, exactly as the service pr
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from time import time_ns
@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import convert
 
-from onebook.client.packed import CHECKSUM_LEVELS, PackedBook
-from onebook.client.shapes import exact
+from onebook.client.packed import CHECKSUM_LEVELS, PackedBook, PackedState
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
 from onebook.fees import PublishedFee
@@ -43,6 +42,7 @@ from onebook.routes import Route, RoutePart
 from onebook.transfers import Transferable
 
 LAYERS = ("top", "depth")
+MADE_WHEN_READ = ("bids", "asks", "market_stats", "timestamp")  # unset by a binary update
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
 NEEDS_COVERAGE = "This view lacks the known range of each exchange's book: request coverage=True."
 
@@ -144,6 +144,25 @@ class BookView(OrderBookState):
     times: BookTimes | None = None
     conversions: tuple[ConversionReport, ...] = ()
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
+    _packed: PackedState | None = field(default=None, repr=False, compare=False)
+    _made: tuple[str, ...] = field(default=MADE_WHEN_READ, repr=False, compare=False)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make what follows from a binary update, when it is first read."""
+        state = self._packed if name in MADE_WHEN_READ else None
+        if state is None:
+            raise AttributeError(name)
+        if name == "market_stats":
+            self.market_stats = state.stats()
+        elif name == "timestamp":
+            self.timestamp = iso_us(state.time_us)
+        else:
+            sides = state.levels(state.bids), state.levels(state.asks)
+            self.bids, self.asks = ViewSide.pair(*sides)
+            self._made += ("bids", "asks")
+            return getattr(self, name)
+        self._made += (name,)
+        return getattr(self, name)
 
     @property
     def number(self) -> int:
@@ -163,11 +182,15 @@ class BookView(OrderBookState):
     @property
     def best_bid(self) -> BookLevel | None:
         """The highest bid; None if there are no bids."""
+        if self._packed is not None:
+            return self._packed.best(self._packed.bids)
         return self.bids[0] if self.bids else None
 
     @property
     def best_ask(self) -> BookLevel | None:
         """The lowest ask; None if there are no asks."""
+        if self._packed is not None:
+            return self._packed.best(self._packed.asks)
         return self.asks[0] if self.asks else None
 
     @property
@@ -236,7 +259,12 @@ class BookView(OrderBookState):
 
     def copy(self) -> "BookView":
         """Return a copy that later messages do not change."""
-        return replace(self, states=dict(self.states), reports=dict(self.reports))
+        copied = object.__new__(BookView)
+        for name in _FIELDS:
+            if name in self._made or name not in MADE_WHEN_READ:
+                setattr(copied, name, getattr(self, name))
+        copied.states, copied.reports = dict(self.states), dict(self.reports)
+        return copied
 
     def apply(self, message: dict[str, Any]) -> bool:
         """Apply an update, delta or status message.
@@ -277,14 +305,15 @@ class BookView(OrderBookState):
         if changed and update.update_number != self.update_number + 1:
             return False
         valid = book.apply(update)
-        self.bids, self.asks = ViewSide.pair(book.bids, book.asks)
+        self._packed = book.state()
+        for name in self._made:
+            delattr(self, name)
+        self._made = ()
         self.live = True
         self.problem = None
-        self.market_stats = book.stats()
         self.stale_exchanges = book.names(update.stale)
-        more = exact(update.more) if update.more else {}
-        self._take_extras({"ages": book.ages(update.ages_ms), **more})
-        self.timestamp = iso_us(book.time_us)
+        for name, value in book.extras(update).items():
+            setattr(self, name, value)
         self.update_number = update.update_number
         self.skipped = update.skipped
         return valid
@@ -299,6 +328,7 @@ class BookView(OrderBookState):
         self._take_extras({})
         self.timestamp = iso_us(time_ns() // 1_000)
         self.update_number = self.skipped = 0
+        self._packed, self._made = None, MADE_WHEN_READ
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
         data = message["data"]
@@ -315,6 +345,7 @@ class BookView(OrderBookState):
         self.timestamp = message["timestamp"]
         self.update_number = message["update_number"]
         self.skipped = message.get("skipped", 0)
+        self._packed, self._made = None, MADE_WHEN_READ
 
     def _take_best(self, message: dict[str, Any]) -> None:
         """Apply a short update: only the best levels."""
@@ -326,6 +357,7 @@ class BookView(OrderBookState):
         self.timestamp = ""
         self.update_number += 1
         self.skipped = 0
+        self._packed, self._made = None, MADE_WHEN_READ
 
     def _take_extras(self, data: Mapping[str, Any]) -> None:
         """Read the members that a view only has if they were requested."""
@@ -358,6 +390,7 @@ class BookView(OrderBookState):
         return zlib.crc32(text.encode())
 
 
+_FIELDS = tuple(each.name for each in fields(BookView))
 _NOTHING = Horizon(None, None)
 _HEALTHS = {health.value: health for health in Health}
 _REASONS = {reason.value: reason for reason in Reason} | {"": None}

@@ -245,6 +245,17 @@ class StreamSettings(Section):
     of merged views."""
 
 
+class HistorySettings(Section):
+    """The history of order books in Parquet files (extra `onebook[history]`)."""
+
+    dir: Path | None = None
+    """Folder that everything the open books apply is recorded into; unset: nothing is recorded."""
+    keep_days: int = Field(30, ge=1, le=36_500)
+    """Days after which recorded hours are deleted."""
+    keep_gb: int = Field(100, ge=1, le=1_000_000)
+    """Maximum GiB of recorded hours; the oldest are deleted first."""
+
+
 class GatewaySettings(Section):
     """WebSocket connections of clients."""
 
@@ -436,6 +447,7 @@ class Settings(BaseSettings):
     accounts: AccountsSettings = AccountsSettings()
     feeds: FeedSettings = FeedSettings()
     streams: StreamSettings = StreamSettings()
+    history: HistorySettings = HistorySettings()
     gateway: GatewaySettings = GatewaySettings()
     api: ApiSettings = ApiSettings()
     transactions: TransactionSettings = Field(default_factory=TransactionSettings)

@@ -36,6 +36,7 @@ try:
     from onebook.core._core import (
         Book,
         Conversion,
+        LevelColumns,
         Packer,
         View,
         canonical,
@@ -50,6 +51,7 @@ except ModuleNotFoundError as error:
     from onebook.core.reference import (  # type: ignore[assignment]
         Book,
         Conversion,
+        LevelColumns,
         Packer,
         View,
         canonical,
@@ -84,6 +86,7 @@ __all__ = [
     "ChecksumNumber",
     "ChecksumOrder",
     "Conversion",
+    "LevelColumns",
     "LevelError",
     "LevelForm",
     "LevelShape",

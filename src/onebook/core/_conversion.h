@@ -23,9 +23,12 @@ typedef struct { /* one side of a conversion book, best first; asks have negated
 typedef struct { /* the converted side of a member */
     Side *side;
     int price_scale; /* of its book */
+    int64_t factor; /* that its fee puts on prices */
     int64_t key; /* of the worst level so far, which is not yet in `side` */
     int64_t amount; /* 0 before the first level */
     bool cut; /* a worse level exists that is not in `side` */
+    bool done; /* it has as many levels as are needed */
+    int64_t bound; /* the outermost key within which no level is missing; NO_KEY: its worst level */
 } Converted;
 
 static inline uint64_t magnitude(int64_t key) {
@@ -70,20 +73,37 @@ static inline bool converted_store(Converted *member) {
     return member->amount == 0 || side_set(member->side, member->key, member->amount);
 }
 
+/* Set how far the levels of a member are known: to one unit before its next level. */
+static inline int convert_bound(
+    const Cursor *cursor, Converted *member, const Rates *rates, int32_t at, int side, int decimals
+) {
+    wide price;
+    uint64_t own = magnitude(cursor->walk.level->key);
+    int64_t bound;
+    if (!rate_price(rates, at, own, member->price_scale, side, decimals, &price))
+        return CONVERSION_MISFIT;
+    if (price >= power10[KEY_DIGITS]) return CONVERSION_DONE;
+    bound = (side ? -(int64_t)price : (int64_t)price) + 1;
+    member->bound = member->amount && member->key < bound ? member->key : bound;
+    return CONVERSION_DONE;
+}
+
 /* Convert one side of the books under the cursors.
  *
- * `price_scale` is that of the heads and `amount_scale` that of the cursors' amounts. The first
- * member with `depth` levels ends the conversion.
+ * `price_scale` is that of the heads and `amount_scale` that of the cursors' amounts. If `ranked`,
+ * readers order levels like the cursors, and need no more than `depth` net prices; else they need
+ * `depth` levels of each member. `used` is how many rates the result depends on.
  */
 static inline int convert_side(
     Cursors *cursors, Converted *members, const Rates *rates, int side, int price_scale,
-    int amount_scale, int decimals, int depth
+    int amount_scale, int decimals, int depth, bool ranked, int32_t *used
 ) {
     int finer = rates->amount_scale + (rates->inverse ? rates->price_scale : 0) - price_scale
         - amount_scale;
     int costs = finer > 0 ? finer : 0, capacities = finer < 0 ? -finer : 0;
-    wide capacity = 0, unit, cost, price;
-    int32_t at = -1;
+    wide capacity = 0, unit, cost, price, net, worst = 0;
+    ptrdiff_t open = cursors->count; /* members that need more levels */
+    int32_t at = -1, shown = 0; /* the number of net prices, of which `worst` is the worst */
     int64_t best, amount, taken, ignored, key;
     bool more = true;
     while (more && (best = best_of(cursors->heads, cursors->count)) != NO_KEY) {
@@ -110,31 +130,55 @@ static inline int convert_side(
             if (!rate_price(rates, at, own, member->price_scale, side, decimals, &price))
                 return CONVERSION_MISFIT;
             key = side ? -(int64_t)price : (int64_t)price;
-            if (price == 0 || price >= power10[KEY_DIGITS]) {
+            if (member->done) {
+                /* Its units still use up the conversion book. */
+            } else if (price == 0 || price >= power10[KEY_DIGITS]) {
                 member->cut = true;
             } else if (member->amount && member->key == key) {
                 member->amount += taken; /* both are below 10^18 */
                 if (member->amount >= (int64_t)power10[KEY_DIGITS])
                     member->amount = (int64_t)power10[KEY_DIGITS] - 1;
-            } else if (member->amount && member->side->count + 1 == depth) {
-                more = false;
-                break;
             } else {
+                net = price * (uint64_t)member->factor;
+                /* Rounding differs by less than a unit: no later order has a better net price. */
+                if (ranked && shown >= depth
+                    && (side ? net >= worst + member->factor : net + member->factor <= worst))
+                    more = false;
+                if (!more) break;
+                if (!ranked && member->amount && member->side->count + 1 == depth) {
+                    member->done = member->cut = true;
+                    member->bound = key + 1;
+                    more = --open > 0;
+                    if (!more) break;
+                    continue;
+                }
                 if (!converted_store(member)) return CONVERSION_MEMORY;
                 member->key = key;
                 member->amount = taken;
+                if (shown == 0 || (side ? net > worst : net < worst)) {
+                    worst = net;
+                    shown++;
+                }
             }
             amount -= taken;
             capacity -= unit * (wide)taken;
         }
         if (more && !cursor_take(cursor, &cursors->heads[index], &ignored))
             return CONVERSION_MISFIT;
+        if (more && cursors->heads[index] == NO_KEY && !member->done) more = --open > 0;
     }
     for (int index = 0; index < cursors->count; index++) {
         Converted *member = &members[__builtin_ctzll(cursors->cursors[index].member)];
-        if (cursors->heads[index] != NO_KEY) member->cut = true;
+        if (cursors->heads[index] != NO_KEY) {
+            member->cut = true;
+            if (at < rates->count && !member->done
+                && convert_bound(&cursors->cursors[index], member, rates, at, side, decimals)
+                    != CONVERSION_DONE)
+                return CONVERSION_MISFIT;
+        }
         if (!converted_store(member)) return CONVERSION_MEMORY;
     }
+    *used = at + 1; /* one more than there are if they did not suffice */
     return CONVERSION_DONE;
 }
 

@@ -31,6 +31,15 @@ class Book:
     def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]: ...
     def crc(self, layout: ChecksumLayout) -> int: ...
 
+class LevelColumns:
+    """Collects the levels of messages as columns of integers."""
+
+    def add(
+        self, bids: Bytes, asks: Bytes, shape: LevelShape, price_scale: int, amount_scale: int
+    ) -> None: ...
+    def skip(self) -> None: ...
+    def take(self) -> tuple[bytes, bytes, bytes, bytes]: ...
+
 class View:
     """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
@@ -71,6 +80,7 @@ class Conversion:
         inverse: bool = ...,
         fees: Sequence[str] | None = ...,
         through_fees: Sequence[str] | None = ...,
+        net: bool = ...,
     ) -> None: ...
     def top(self) -> bytes: ...
     def convert(

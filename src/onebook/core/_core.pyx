@@ -3,9 +3,10 @@
 Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h`,
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
-prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`; `_facts.pxi` compiles level shapes,
-`_read.pxi` parses the levels of a frame, `_merged.pxi` merges books, `_view.pxi` encodes a merged
-view as JSON and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
+prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`;
+`_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame, `_columns.pxi`
+collects those of many frames, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON
+and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
 (`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
 documented in `_core.pyi` and `types`.
 """
@@ -31,7 +32,7 @@ from onebook.core._merge cimport (
     state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._conversion cimport (
-    CONVERSION_DONE, CONVERSION_MISFIT, Converted, Rates, convert_side,
+    CONVERSION_DONE, CONVERSION_MISFIT, Converted, Rates, convert_side, magnitude, rate_price,
 )
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
@@ -45,12 +46,11 @@ from onebook.core._scan cimport (
 from onebook.core._sbe cimport group_rows
 from onebook.core._side cimport (
     Level, Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
-    side_set, walk_next, walk_open,
+    side_set, walk_next, walk_open, walk_open_under,
 )
 
 from msgspec.structs import replace
 
-from onebook.core.reference.conversion import Rates as ReferenceRates
 from onebook.core.reference.conversion import converted_decimals, converted_side, rates_of
 from onebook.core.reference.text import decimal_text
 from onebook.core.reference.view import MergedLevel as ReferenceLevel
@@ -68,15 +68,19 @@ cdef enum:
     VALUE_DECIMALS = 10
     PERCENT_DECIMALS = 4
     RATES_DEPTH = 500  # levels of a conversion book that are used
+    CONVERTED_PLACES = 12  # `CONVERTED_DIGITS`
+    CONVERTED_DECIMALS = 12  # `CONVERTED_DECIMALS_MAX`
     REFERENCE_SCALE = 18  # of a view of the reference implementation
     DIGITS_ROOM = 200  # bytes for one number at the wire's decimals, see NUMBER_BYTES_MAX
     STATS_ROOM = 1_024  # bytes for market_stats and the names of the members around it
 
+cdef uint64_t last_version = 0  # of any book
 cdef double ABSURD_TIMES = _ABSURD_FACTOR
 cdef int LEVELS_LIMIT = _LEVELS_MAX
 
 include "_facts.pxi"
 include "_read.pxi"
+include "_columns.pxi"
 
 
 @cython.final
@@ -92,6 +96,7 @@ cdef class Book:
     cdef int amount_decimals
     cdef int levels_max
     cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN if all are known
+    cdef uint64_t version  # of the levels: no two books, or states of a book, have the same
     cdef double mid  # of the last accepted top, or 0
     cdef tuple ends  # the last result of `horizon` ...
     cdef int64_t end_keys[2]  # ... and the keys it was computed from
@@ -102,13 +107,21 @@ cdef class Book:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {_LEVELS_MAX}.")
         self.levels_max = levels_max
         self.bounds[0] = self.bounds[1] = INT64_MIN
+        self.touch()
 
     def __dealloc__(self):
         side_free(&self.sides[0])
         side_free(&self.sides[1])
 
+    cdef inline void touch(self) noexcept:
+        """Give the levels a new version, because they may change."""
+        global last_version
+        last_version += 1
+        self.version = last_version
+
     def clear(self):
         """Drop every level and both scales, but keep the mid that jumps are measured against."""
+        self.touch()
         side_clear(&self.sides[0])
         side_clear(&self.sides[1])
         self.price_scale = self.amount_scale = 0
@@ -123,6 +136,7 @@ cdef class Book:
         """
         cdef Scan scan
         cdef int price_scale = self.price_scale, amount_scale = self.amount_scale
+        self.touch()
         scan_open(&scan)
         try:
             self.read(&scan, bids, asks, shape_of(shape), True)
@@ -140,6 +154,7 @@ cdef class Book:
         Returns the reason why the book must not be shown, CROSSED or ABSURD, or None.
         """
         cdef Scan scan
+        self.touch()
         scan_open(&scan)
         try:
             self.read(&scan, bids, asks, shape_of(shape), False)
@@ -154,6 +169,7 @@ cdef class Book:
         """Show this best bid and ask over the levels in merged views: see `reference`."""
         cdef Scan scan
         cdef const Shape *form = shape_of(shape)
+        self.touch()
         scan_open(&scan)
         try:
             read_sides(&scan, bids, asks, form, self.price_scale, self.amount_scale)
@@ -167,6 +183,7 @@ cdef class Book:
 
     def uncover(self):
         """Drop the overlaid best bid and ask."""
+        self.touch()
         self.overlaid = False
 
     def overlay_agrees(self):
@@ -475,10 +492,10 @@ cdef class Book:
             raise MemoryError
         return 0
 
-    cdef void end(self, int side, bint bounded) noexcept nogil:
-        """Set the horizon of a converted side: its worst level, or none if it is whole."""
-        self.bounds[side] = INT64_MIN
-        if bounded and self.sides[side].count:
+    cdef void end(self, int side, bint bounded, int64_t bound) noexcept nogil:
+        """Set the horizon of a converted side: this, else its worst level; none if it is whole."""
+        self.bounds[side] = bound
+        if bound == INT64_MIN and bounded and self.sides[side].count:
             self.bounds[side] = self.sides[side].blocks[0].levels[0].key
 
     cdef void cut(self, int side) noexcept nogil:

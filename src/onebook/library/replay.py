@@ -178,16 +178,20 @@ class Tape:
 
     def play(self, entry: Entry, now: float, books: Books) -> None:
         """Play one entry."""
-        if isinstance(entry, ConnectionOpened):
+        session = self._session
+        if isinstance(entry, Received):  # most entries
+            if session is None or (
+                self._foreign and self._native_of(entry.frame) not in self._natives
+            ):
+                return
+            session.received(entry.frame, now)
+            if not session.pending and not self._asked:
+                return
+        elif isinstance(entry, ConnectionOpened):
             self._open(now, books)
         elif isinstance(entry, Fetched):
             self._unasked.append(entry)
-        elif isinstance(entry, Received) and self._session is not None and self._wants(entry.frame):
-            self._session.received(entry.frame, now)
         self._execute(now)
-
-    def _wants(self, frame: bytes) -> bool:
-        return not self._foreign or self._native_of(frame) in self._natives
 
     def tick(self, now: float) -> None:
         """Advance the time."""

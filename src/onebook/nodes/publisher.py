@@ -7,7 +7,7 @@ from onebook.books import LIVE, Books, LiveBook
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
 from onebook.fusing import TopCounts
-from onebook.model import Health, Instrument, Reason
+from onebook.model import Health, Instrument
 from onebook.nodes import wire
 from onebook.nodes.subjects import BookKey
 from onebook.nodes.wire import snapshot_of_book
@@ -54,7 +54,7 @@ class PublishedBooks(Books):
         self._publications: dict[Instrument, Publication] = {}
         self._active: set[Publication] = set()
         self._by_key: dict[BookKey, Instrument] = {}
-        self.subscribe(on_health=self._moved_health)
+        self.subscribe(on_health=self._moved_health, on_applied=self._applied)
 
     def open(
         self,
@@ -83,43 +83,16 @@ class PublishedBooks(Books):
             if self._by_key.get(key) is instrument:
                 del self._by_key[key]
 
-    def change(self, delta: Delta, now: float) -> Reason | None:
-        """Apply changed levels to a live book, and publish them (the hot path)."""
-        book = self._books.get(delta.instrument)
-        was_live = book is not None and book.health is LIVE
-        reason = super().change(delta, now)
-        if was_live and reason is None:
-            publication = self._next(delta.instrument)
-            self._publish(
-                publication.subject,
-                wire.delta_frame(self._node, publication.epoch, publication.seq, delta),
-            )
-        return reason
-
-    def top(self, top: TopOfBook, now: float = 0.0) -> bool:
-        """Overlay a live book with a newer best bid and ask, and publish them."""
-        shown = super().top(top, now)
-        if shown:
-            publication = self._next(top.instrument)
-            self._publish(
-                publication.subject,
-                wire.delta_frame(self._node, publication.epoch, publication.seq, top),
-            )
-        return shown
-
-    def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
-        """Replace a book, which makes it live, and publish it."""
-        reason = super().fill(snapshot, now)
-        book = self._books.get(snapshot.instrument)
-        if reason is None and book is not None and book.health is LIVE:
-            if len(snapshot.bids) + len(snapshot.asks) > SNAPSHOT_TEXT_BYTES_MAX:
-                snapshot = snapshot_of_book(book)
-            publication = self._next(snapshot.instrument)
-            self._publish(
-                publication.subject,
-                wire.snapshot_frame(self._node, publication.epoch, publication.seq, snapshot),
-            )
-        return reason
+    def _applied(self, book: LiveBook, output: Snapshot | Delta | TopOfBook, now: float) -> None:
+        """Publish what was applied to a live book (the hot path)."""
+        publication = self._next(book.instrument)
+        node, epoch, seq = self._node, publication.epoch, publication.seq
+        if isinstance(output, Snapshot):
+            if len(output.bids) + len(output.asks) > SNAPSHOT_TEXT_BYTES_MAX:
+                output = snapshot_of_book(book)
+            self._publish(publication.subject, wire.snapshot_frame(node, epoch, seq, output))
+        else:
+            self._publish(publication.subject, wire.delta_frame(node, epoch, seq, output))
 
     def snapshot(self, key: BookKey, now: float) -> bytes:
         """Reply to a request for a book with its levels, or why it is not live."""

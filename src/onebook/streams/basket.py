@@ -118,6 +118,7 @@ class StepBooks:
         instruments: list[Instrument | None],
         names: Sequence[str],
         fees: Mapping[str, str] | None,
+        net: bool,
     ) -> None:
         self.step = step
         self.books = StepMembers(step.through, instruments)
@@ -129,6 +130,7 @@ class StepBooks:
             inverse=step.inverse,
             fees=None if fees is None else percents_of(fees, step.members, symbol),
             through_fees=None if fees is None else percents_of(fees, step.through, step.symbol),
+            net=net,
         )
 
     def refresh(self, books: Books) -> None:
@@ -157,11 +159,13 @@ class StepBooks:
         """Milliseconds since the last data of its books, of the oldest."""
         return max((age_of(each, now) for each in self.books.books), default=0)
 
+    def top(self) -> bytes:
+        """Its best bid and ask as of its last use, as members of a JSON object."""
+        return self._conversion.top() if self.books.live else b'"bid":null,"ask":null'
+
     def json(self, now: float) -> bytes:
         """Encode the conversion as of its last use."""
-        top, age = b'"bid":null,"ask":null', b"null"
-        if self.books.live:
-            top, age = self._conversion.top(), b"%d" % self.age_ms(now)
+        top, age = self.top(), b"%d" % self.age_ms(now) if self.books.live else b"null"
         return (
             b'{"symbol":%b,"members":%b,"exchanges":%b,"stale_exchanges":%b,%b,"age_ms":%b,'
             b'"reason":%b}'
@@ -193,7 +197,8 @@ class BasketMembers(StreamMembers):
         symbol: The view's symbol.
         lookup: Returns the instrument of an exchange and a symbol.
         fees: Taker fees by exchange or pair (`fees.fee_of`); None without.
-        depth: Levels a side of converted books.
+        depth: Levels a side of the merged book.
+        net: Whether the merged book is in the order of prices after fees.
     """
 
     __slots__ = ("_depth", "_native", "_states", "_step_of", "steps")
@@ -205,6 +210,8 @@ class BasketMembers(StreamMembers):
         lookup: Lookup,
         fees: Mapping[str, str] | None,
         depth: int = LEVELS_MAX,
+        *,
+        net: bool = False,
     ) -> None:
         super().__init__(
             names, [lookup(exchange_of(name), symbol_of(name, symbol)) for name in names]
@@ -219,7 +226,7 @@ class BasketMembers(StreamMembers):
 
         self.steps = [
             StepBooks(
-                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees
+                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees, net
             )
             for step in conversion_steps(names, symbol, usable)
         ]

@@ -94,9 +94,10 @@ class CrossingView:
         known = (self._transfers(each, self._coin) for each in (buy, sell))
         return transferable(self._coin, *known)
 
-    def json(self, members: StreamMembers, now: float) -> bytes:
-        """Encode `reports`; numbers are printed from exact decimals."""
-        return b"[%b]" % b",".join(map(_report_json, self.reports(members, now)))
+
+def reports_json(reports: Sequence[CrossingReport]) -> bytes:
+    """Encode the crossings of an update; numbers are printed from exact decimals."""
+    return b"[%b]" % b",".join(map(_report_json, reports))
 
 
 def _ms(seconds: float) -> int:

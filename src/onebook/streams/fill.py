@@ -150,6 +150,11 @@ class FillView:
         changed, self._found = found != self._found, found
         return changed
 
+    @property
+    def found(self) -> tuple[list[Fill], ...]:
+        """The fills of the last merge: buys, sells."""
+        return self._found
+
     def json(self, members: StreamMembers, now: float) -> bytes:
         """Encode the fills of the last merge, as the member `fill` of an update."""
         return _sides_json([map(_fill_json, side) for side in self._found])
@@ -202,6 +207,11 @@ class RouteView:
         )
         changed, self._found = found != self._found, found
         return changed
+
+    @property
+    def found(self) -> tuple[list[Route], ...]:
+        """The routes of the last merge: buys, sells."""
+        return self._found
 
     def json(self, members: StreamMembers, now: float) -> bytes:
         """Encode the routes of the last merge, as the member `fill` of an update."""
@@ -274,6 +284,11 @@ def _sides_json(sides: Sequence[Iterable[bytes]]) -> bytes:
     return b'{"buy":[%b],"sell":[%b]}' % tuple(map(b",".join, sides)) if sides else b"{}"
 
 
+def oldest_ms(route: Route, members: StreamMembers, now: float) -> int | None:
+    """Milliseconds since the last data of the exchanges of a route, of the oldest."""
+    return max((members.age_ms(name, now) for name in route.split), default=None)
+
+
 def _route_json(route: Route, members: StreamMembers, now: float) -> bytes:
     """Encode one route for updates; numbers are printed from exact decimals."""
     split = ",".join(
@@ -282,7 +297,7 @@ def _route_json(route: Route, members: StreamMembers, now: float) -> bytes:
         f'"limit":{decimal_text(part.limit)}}}'
         for name, part in route.split.items()
     )
-    oldest = max((members.age_ms(name, now) for name in route.split), default=None)
+    oldest = oldest_ms(route, members, now)
     figures = ",".join(
         f'"{name}":{decimal_text(getattr(route, name))}'
         for name in (

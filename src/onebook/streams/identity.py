@@ -345,6 +345,7 @@ class IdentityGuard:
         changed = list(dict.fromkeys([*marked, *review_twins([*books, *others], now)]))
         for book in changed:
             _report(book)
+            self._books.marked(book)
         return changed
 
 

@@ -13,7 +13,7 @@ from onebook.books import Books, LiveBook
 from onebook.core import Book
 from onebook.fill import BookEnds
 from onebook.model import Health, Instrument, Reason
-from onebook.orderbook import ExchangeTimes
+from onebook.orderbook import BookTimes, ExchangeTimes
 from onebook.streams.identity import CONFLICT
 
 _json: Final = msgspec.json.encode
@@ -115,18 +115,24 @@ class StreamMembers:
             for name, book in zip(self.shown, self.books, strict=True)
         ]
 
-    def times_json(self, wall_us: int, now: float) -> bytes:
-        """The times of each live member, and of the merge; the object is left open."""
+    def times(self, wall_us: int, now: float) -> BookTimes:
+        """The times of each live member, and of the merge; not those of sending."""
         members = {
-            name: _times(book.times(wall_us, now))
+            name: book.times(wall_us, now)
             for name, book in zip(self.shown, self.books, strict=True)
         }
-        return b'{"merged":%d,"exchanges":%b' % (wall_us, _json(members))
+        return BookTimes(wall_us, None, members)
 
 
 def age_of(book: LiveBook, now: float) -> int:
     """Milliseconds since the last data of a book."""
     return max(0, round((now - book.updated_at) * 1_000))
+
+
+def times_json(times: BookTimes, sent_us: int) -> bytes:
+    """Encode the times of an update that is sent now."""
+    members = {name: _times(each) for name, each in times.exchanges.items()}
+    return b'{"merged":%d,"exchanges":%b,"sent":%d}' % (times.merged_us, _json(members), sent_us)
 
 
 def _times(times: ExchangeTimes) -> dict[str, object]:

@@ -4,26 +4,134 @@ The core writes the levels, protobuf's library the rest. The gateway puts what d
 clients in front of an update or after it: joined messages are read as one.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
 
 import msgspec
 
+from onebook import updates
 from onebook.core import Packer, View
-from onebook.updates import Update
+from onebook.crossings import CrossingReport
+from onebook.fill import NOTIONAL, Fill
+from onebook.orderbook import BookTimes, LayerTimes
+from onebook.routes import Route
+from onebook.streams.basket import BasketMembers, StepBooks
+from onebook.streams.fill import FillView, RouteView, oldest_ms
+from onebook.streams.members import StreamMembers
+from onebook.streams.options import ViewOptions
+from onebook.updates import Update, figures
 
 _json = msgspec.json.encode
+_numbers = msgspec.json.Encoder(decimal_format="number").encode
+_FIGURES: Final = ("size", "amount", "notional", "average", "worst")
+_ROUTE_FIGURES: Final = (*_FIGURES, "fees", "net", "net_average", "extra", "unplaced")
 
 
-class Content(NamedTuple):
-    """What an update has besides levels.
+def content(
+    members: StreamMembers,
+    options: ViewOptions,
+    now: float,
+    fills: FillView | RouteView | None,
+    reports: Sequence[CrossingReport],
+    times: BookTimes | None,
+    sent_us: int,
+) -> dict[str, Any] | None:
+    """What an update has besides levels, as fields of `Update`; None if a number is too large."""
+    fields: dict[str, Any] = {"stale": members.stale}
+    if options.ages:
+        fields["ages_ms"] = members.ages_ms(now)
+    at = {name: position for position, name in enumerate(members.names)}
+    try:
+        if options.coverage:
+            ends = members.ends()
+            fields["coverage"] = figures(price for end in ends for price in (end.bid, end.ask))
+        if fills is not None:
+            fields["buys"], fields["sells"] = (
+                [_fill(each, at, members, now) for each in side] for side in fills.found
+            )
+        if reports:
+            fields["crossings"] = [_crossing(each, at) for each in reports]
+        if isinstance(members, BasketMembers):
+            fields["conversions"] = [_conversion(each, at, now) for each in members.steps]
+    except OverflowError:
+        return None
+    if times is not None:
+        fields["times"] = _times(times, at, sent_us)
+    return fields
 
-    `stale` are positions of exchanges, `ages_ms` is by position, `more` is a JSON object.
-    """
 
-    stale: Sequence[int]
-    ages_ms: Sequence[int]
-    more: bytes
+def _fill(fill: Fill | Route, at: Mapping[str, int], members: StreamMembers, now: float) -> Any:
+    parts = [number for part in fill.split.values() for number in part]
+    shared = {
+        "by_notional": fill.by == NOTIONAL,
+        "complete": fill.complete,
+        "uncovered": [at[name] for name in fill.uncovered],
+        "exchanges": [at[name] for name in fill.split],
+        "parts": figures(parts),
+    }
+    if isinstance(fill, Fill):
+        numbers = figures(getattr(fill, name) for name in _FIGURES)
+        return updates.Fill(figures=numbers, levels=fill.levels, **shared)
+    return updates.Fill(
+        figures=figures(getattr(fill, name) for name in _ROUTE_FIGURES),
+        exact=fill.exact,
+        unknown_rules=[at[name] for name in fill.unknown_rules],
+        oldest_ms=oldest_ms(fill, members, now),
+        **shared,
+    )
+
+
+def _crossing(report: CrossingReport, at: Mapping[str, int]) -> Any:
+    crossing, moved = report.crossing, report.transferable
+    return updates.Crossing(
+        phase=report.phase.upper(),
+        buy=at[report.buy],
+        sell=at[report.sell],
+        lasted_ms=report.lasted_ms,
+        figures=() if crossing is None else figures(crossing[2:]),
+        buy_age_ms=report.buy_age_ms,
+        sell_age_ms=report.sell_age_ms,
+        transferable=None if moved is None else _numbers(moved).decode(),
+    )
+
+
+def _times(times: BookTimes, at: Mapping[str, int], sent_us: int) -> Any:
+    def layer(found: LayerTimes) -> Any:
+        sent = found.exchange_us
+        return updates.LayerTimes(
+            exchange_us=None if sent is None else times.merged_us - sent,
+            received_us=times.merged_us - found.received_us,
+        )
+
+    return updates.Times(
+        merged_us=times.merged_us,
+        sent_us=sent_us,
+        exchanges=[
+            updates.ExchangeTimes(
+                exchange=at[name],
+                top=layer(each.top),
+                depth=layer(each.depth),
+                offset_us=each.offset_us,
+                error_us=each.error_us,
+            )
+            for name, each in times.exchanges.items()
+        ],
+    )
+
+
+def _conversion(step: StepBooks, at: Mapping[str, int], now: float) -> Any:
+    top = msgspec.json.decode(b"{%b}" % step.top(), type=dict[str, list[Decimal] | None])
+    return updates.Conversion(
+        symbol=step.step.symbol,
+        members=[at[name] for name in step.step.members],
+        exchanges=step.books.shown,
+        stale_exchanges=[step.books.names[each] for each in step.books.stale],
+        bid=figures(top["bid"] or ()),
+        ask=figures(top["ask"] or ()),
+        age_ms=step.age_ms(now) if step.books.live else None,
+        reason=step.reason,
+    )
 
 
 class PackedUpdates:
@@ -38,24 +146,27 @@ class PackedUpdates:
         self._scales: tuple[int, int] | None = None  # of the last update
         self._time_us = 0  # of the last update
 
-    def advance(self, number: int, time_us: int, content: Content) -> bytes | None:
+    def advance(self, number: int, time_us: int, content: Mapping[str, Any] | None) -> bytes | None:
         """Encode the changes of the last merge as an update; None if it must be the whole book."""
         before, self._scales = self._scales, self._packer.scales
         elapsed_us, self._time_us = time_us - self._time_us, time_us
         if not self._with_changes or number == 1 or before is None or before != self._scales:
             return None
         levels = self._packer.pack(True)
-        if levels is None:
+        if levels is None or content is None:
             return None
         head = Update(update_number=number, elapsed_us=elapsed_us, **self._checked(content))
         return _bytes(head) + levels
 
     def whole(
-        self, number: int, content: Content, message_id: str | int | float | None = None
+        self,
+        number: int,
+        content: Mapping[str, Any] | None,
+        message_id: str | int | float | None = None,
     ) -> bytes | None:
         """Encode the whole book as the last update; None if a number is too large."""
         levels = self._packer.pack(False)
-        if levels is None:
+        if levels is None or content is None:
             return None
         head = Update(
             update_number=number,
@@ -65,30 +176,29 @@ class PackedUpdates:
         )
         return _bytes(head) + levels
 
-    def _checked(self, content: Content) -> dict[str, object]:
-        fields: dict[str, object] = content._asdict()
-        return fields | {"checksum": self._view.checksum()} if self._with_changes else fields
+    def _checked(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**content, "checksum": self._view.checksum()} if self._with_changes else content
 
 
 def answer(
     view: View,
     symbol: str,
     exchanges: Sequence[str],
-    content: Content,
+    content: Mapping[str, Any] | None,
     *,
     time_us: int,
     message_id: str | int | float | None,
 ) -> bytes | None:
     """Encode the answer to a one-time request; None if a number is too large."""
     levels = Packer(view).pack(False)
-    if levels is None:
+    if levels is None or content is None:
         return None
     head = Update(
         time_us=time_us,
         exchanges=exchanges,
         symbol=symbol,
         id=_id_text(message_id),
-        **content._asdict(),
+        **content,
     )
     return _bytes(head) + levels
 

@@ -5,20 +5,22 @@ Every update names the exchanges whose books are left out.
 
 import hashlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import LEVELS_MAX, View
+from onebook.crossings import CrossingReport
 from onebook.model import GIB_BYTES
+from onebook.orderbook import BookTimes
 from onebook.streams.basket import BasketMembers, Lookup, percents_of
-from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView
+from onebook.streams.crossings import CROSSING_LEVELS_MAX, CrossingView, reports_json
 from onebook.streams.fill import FILL_LEVELS_MAX, FillView, RouteView
-from onebook.streams.members import StreamMembers
+from onebook.streams.members import StreamMembers, times_json
 from onebook.streams.options import ARRAY, CROSSING, DELTA, FULL, PROTOBUF, ViewOptions
-from onebook.streams.packed import Content, PackedUpdates, answer, wrapped
+from onebook.streams.packed import PackedUpdates, answer, content, wrapped
 from onebook.transfers import Transfers, no_transfers
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
@@ -31,8 +33,6 @@ THIRTY_DAYS_S: Final = 30 * 86_400
 
 IN_EVERY_ID: Final = 6  # options up to `group`; ids contain later ones only if chosen
 IN_EVERY_FILL: Final = 2  # the same of the members of `fill`
-
-NO_CONTENT: Final = Content((), (), b"")
 
 _json = msgspec.json.encode
 
@@ -83,10 +83,11 @@ def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
         depth = max(depth, FILL_LEVELS_MAX)
     if options.crossings is not None:
         depth = max(depth, CROSSING_LEVELS_MAX)
-    if options.group is not None or options.coverage:
+    is_part_excluded = options.fill is not None and bool(options.fill.exclude)
+    if options.group is not None or options.coverage or is_part_excluded:
         depth = LEVELS_MAX
     fees = options.fees if isinstance(options.fees, dict) else None
-    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth)
+    return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth, net=options.net)
 
 
 class Opening:
@@ -113,6 +114,7 @@ class Stream:
 
     __slots__ = (
         "_clock",
+        "_extended_at",
         "_extras",
         "_full",
         "_head_delta",
@@ -121,6 +123,7 @@ class Stream:
         "_on",
         "_packed",
         "_packed_content",
+        "_reports",
         "_stale_json",
         "_stamp",
         "_times",
@@ -169,7 +172,7 @@ class Stream:
         self.members = members
         self.view: View | None = None  # created when first due: idle streams have no merged levels
         self._packed: PackedUpdates | None = None  # with `encoding: protobuf`
-        self._packed_content = NO_CONTENT
+        self._packed_content: dict[str, Any] | None = {}
         self.fills: FillView | RouteView | None = None
         self.crossings: CrossingView | None = None
         self.users = 0
@@ -182,7 +185,9 @@ class Stream:
         self.broken = False  # the last attempt to publish it failed
         self._full: bytes | None = None
         self._extras = b""
-        self._times = b""  # without the time of sending
+        self._extended_at = 0.0  # when `_extras` were true, in monotonic seconds
+        self._reports: tuple[CrossingReport, ...] = ()
+        self._times: BookTimes | None = None  # without the time of sending
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
@@ -217,7 +222,10 @@ class Stream:
         """The whole book of the last update as the answer to one client's message."""
         if self._packed is not None:
             found = self._packed.whole(self.update_number, self._packed_content, message_id)
-            return found or wrapped(self._full_json(message_id))
+            if found is not None:
+                return found
+            self._extend()
+            return wrapped(self._full_json(message_id))
         return self._full_json(message_id)
 
     def _full_json(self, message_id: str | int | float | None) -> bytes:
@@ -252,24 +260,34 @@ class Stream:
         same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
         options = self.key.options
-        more = _more(self.members, options, now, self.fills, self.crossings)
-        self._extras = _ages(self.members, options, now) + more
+        self._extended_at = now
+        if self.crossings is not None:
+            self._reports = self.crossings.reports(self.members, now)
         if options.times:
-            moment = self._clock.wall_us(), self._clock.monotonic()
-            self._times = b',"times":' + self.members.times_json(*moment)
+            self._times = self.members.times(self._clock.wall_us(), self._clock.monotonic())
         self.update_number += 1
         self.timestamp = self._stamp(wall_us).encode()
         self._full = None
         if self._packed is not None:
-            self._packed_content = _content(self.members, options, now, more + self._sent())
+            self._packed_content = content(
+                self.members, options, now, self.fills, self._reports,
+                self._times, self._clock.wall_us(),
+            )  # fmt: skip
             changes = self._packed.advance(self.update_number, wall_us, self._packed_content)
             return changes or self.full()
+        self._extend()
         if options.mode == FULL:
             return self.full()
         if self._on is not None:
             is_short = same_members and self.update_number > 1
             return self._short() if is_short else self.full()
         return self._delta() or self.full()
+
+    def _extend(self) -> None:
+        """Encode the optional members of the update as JSON."""
+        self._extras = _extras(
+            self.members, self.key.options, self._extended_at, self.fills, self._reports
+        )
 
     def _delta(self) -> bytes | None:
         """The changed levels since the last update; None for the first update."""
@@ -285,7 +303,9 @@ class Stream:
 
     def _sent(self) -> bytes:
         """The times of the update, with the present one as that of sending."""
-        return self._times and b'%b,"sent":%d}' % (self._times, self._clock.wall_us())
+        if self._times is None:
+            return b""
+        return b',"times":' + times_json(self._times, self._clock.wall_us())
 
     def _opened(self, head: bytes) -> bytes:
         return b'%b,"update_number":%d,"timestamp":"%b","data":{' % (
@@ -336,61 +356,52 @@ class BookRequest:
         if crossings is not None:
             crossings.merge(self.members)
         options = self.key.options
-        more = _more(self.members, options, now, fills, crossings)
-        if options.times:
-            times = self.members.times_json(wall_us, now)
-            more += b',"times":%b,"sent":%d}' % (times, wall_us)
+        reports = () if crossings is None else crossings.reports(self.members, now)
+        times = self.members.times(wall_us, now) if options.times else None
         if options.encoding == PROTOBUF:
-            content = _content(self.members, options, now, more)
             packed = answer(
                 view,
                 self.key.symbol,
                 self.key.exchanges,
-                content,
+                content(self.members, options, now, fills, reports, times, wall_us),
                 time_us=wall_us,
                 message_id=self.message_id,
             )
-            return packed or wrapped(self._as_json(view, more, wall_us, now))
-        return self._as_json(view, more, wall_us, now)
+            if packed is not None:
+                return packed
+        extras = _extras(self.members, options, now, fills, reports)
+        if times is not None:
+            extras += b',"times":' + times_json(times, wall_us)
+        found = self._as_json(view, extras, wall_us)
+        return wrapped(found) if options.encoding == PROTOBUF else found
 
-    def _as_json(self, view: View, more: bytes, wall_us: int, now: float) -> bytes:
+    def _as_json(self, view: View, extras: bytes, wall_us: int) -> bytes:
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
             _json(self.key.symbol),
             self._stamp(wall_us).encode(),
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)
-        extras = _ages(self.members, self.key.options, now) + more
         tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 
 
-def _content(members: StreamMembers, options: ViewOptions, now: float, more: bytes) -> Content:
-    """What a binary update has besides levels; `more` are the optional members of `data`."""
-    ages = members.ages_ms(now) if options.ages else ()
-    return Content(members.stale, ages, b"{%b}" % more[1:] if more else b"")
-
-
-def _ages(members: StreamMembers, options: ViewOptions, now: float) -> bytes:
-    """The member `ages` of `data`, if it was requested."""
-    return b',"ages":' + members.ages_json(now) if options.ages else b""
-
-
-def _more(
+def _extras(
     members: StreamMembers,
     options: ViewOptions,
     now: float,
     fills: FillView | RouteView | None,
-    crossings: CrossingView | None,
+    reports: tuple[CrossingReport, ...],
 ) -> bytes:
-    """The other optional members of `data`: coverage, fill, crossings, conversions."""
+    """The members of `data` that were requested, but for `times`."""
+    ages = b',"ages":' + members.ages_json(now) if options.ages else b""
     coverage = b',"coverage":' + members.coverage_json() if options.coverage else b""
     fill = b',"fill":' + fills.json(members, now) if fills is not None else b""
-    crossed = b',"crossings":' + crossings.json(members, now) if crossings is not None else b""
+    crossed = b',"crossings":' + reports_json(reports) if options.crossings is not None else b""
     converted = b""
     if isinstance(members, BasketMembers):
         converted = b',"conversions":' + members.conversions_json(now)
-    return coverage + fill + crossed + converted
+    return ages + coverage + fill + crossed + converted
 
 
 def _view(key: StreamKey) -> View:

@@ -259,6 +259,7 @@ class LiveSubscription:
         self.notice: str | None = None  # the reason in the next state, once
         self.sources = {each.name: each for each in sources if each.window_ms}
         self.types = tuple(dict.fromkeys(each.type for each in self.sources.values()))
+        self.unread = set(self.types)  # since the subscription began; until then it is not live
         self.subscriber = subscriber
         self.informed: LiveStatus | None = None
         self._roots = {(root_of(each), each.type) for each in self.sources.values()}
@@ -531,7 +532,8 @@ class AccountFollower:
         limits, now_ms = self._limits, self._clock.wall_ms()
         sweeping = now_s >= self._sweep_at
         types = [kind for kind, at_s in self._due.items() if sweeping or at_s <= now_s]
-        if not types or not self._active:
+        readers = self._active  # one that is added during the read needs another
+        if not types or not readers:
             return True
         for kind in types:
             # Before the read, so that stream messages during the read cause another.
@@ -558,6 +560,8 @@ class AccountFollower:
             if kind not in failed:
                 self._read_to[kind] = now_ms
                 self._read_at[kind] = now_s
+        for each in readers:
+            each.unread.difference_update(set(types) - failed)
         if sweeping:
             spent_s = self._clock.monotonic() - now_s
             self._sweep_at = now_s + max(limits.sweep_s, spent_s / limits.sweep_share)
@@ -716,9 +720,8 @@ class AccountFollower:
 
     def _inform(self) -> None:
         for each in self._active:
-            pending = [kind for kind in each.types if kind not in self._read_to]
-            if pending and self._reason is None:
-                continue
+            if each.unread and self._reason is None:
+                continue  # neither live nor interrupted: its first read has not ended
             try:
                 each.inform(self._status(each))
             except Exception:  # our own bug: an unsent state must not end a subscription

@@ -110,6 +110,7 @@ def test_a_key_that_can_do_more_is_stored_only_if_told(
     refused = command("credentials", "set", "okx", typed=typed(name))
     assert refused.exit_code == 2
     assert f"The key can {what}" in refused.stderr
+    assert refused.stdout == ""  # one sentence, not a warning as well
     assert command("credentials", "set", "okx", option, typed=typed(name)).exit_code == 0
     assert stored(tmp_path).api_key == KEYS[name].api_key
 

@@ -5,7 +5,7 @@ USDC, times the price of the USDC/USDT level that this unit reaches. Books that 
 book use it up together, the cheapest first, so that no conversion level is counted twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from struct import iter_unpack
 from typing import NamedTuple
@@ -40,10 +40,14 @@ class Rates(NamedTuple):
 
 
 class ConvertedSide(NamedTuple):
-    """Converted levels, best first, and whether worse levels exist that are not among them."""
+    """Converted levels, best first, and whether worse levels exist that are not among them.
+
+    `bound` is the outermost price within which no level is missing; None: the worst level.
+    """
 
     levels: list[Level]
     is_cut: bool
+    bound: int | None
 
 
 class Conversion:
@@ -55,6 +59,7 @@ class Conversion:
         inverse: Whether its base currency is the one converted into: USDT/USD for USD to USDT.
         fees: Taker fee of each member in percent: what a buyer pays for the conversion, too.
         through_fees: Taker fee of each exchange of the conversion book.
+        net: Whether readers order converted levels by price after the members' fees.
     """
 
     def __init__(
@@ -65,8 +70,11 @@ class Conversion:
         inverse: bool = False,
         fees: Sequence[str] | None = None,
         through_fees: Sequence[str] | None = None,
+        net: bool = False,
     ) -> None:
         self._fees = view_fees(fees, names)
+        sides = zip(*self._fees.factors, strict=True)
+        self._ranked = [net or len({*each}) == 1 for each in sides]
         self._rates = View(through, depth=DEPTH_MAX, fees=through_fees)
         self._inverse = inverse
         self._books = [Book() for _ in names]
@@ -84,11 +92,11 @@ class Conversion:
     ) -> list[Book | None]:
         """Convert these books, None for one that is not live, through the live books of `through`.
 
-        Returns one book for each, the same object every time, with at most `depth` levels a side.
-        Prices are rounded to `CONVERTED_DIGITS` digits of the best price and at most
-        `CONVERTED_DECIMALS_MAX` decimals, bids down and asks up. Amounts keep the decimals of
-        their book: a unit that two levels of the conversion book would share is charged at the
-        worse one. A side that ends before its book does has a horizon.
+        Returns one book for each, the same object every time, which has every level that may be
+        among the best `depth` of a merged view. Prices are rounded to `CONVERTED_DIGITS` digits of
+        the best price and at most `CONVERTED_DECIMALS_MAX` decimals, bids down and asks up. Amounts
+        keep the decimals of their book: a unit that two levels of the conversion book would share
+        is charged at the worse one. A side that ends before its book does has a horizon.
         """
         if len(books) != len(self._books):
             raise ValueError(f"The conversion has {len(self._books)} books, not {len(books)}.")
@@ -102,7 +110,14 @@ class Conversion:
         decimals = converted_decimals(live, sides)
         bids, asks = (
             converted_side(
-                live, [pair[side] for pair in factors], scale, sides[side], side, decimals, depth
+                live,
+                [pair[side] for pair in factors],
+                scale,
+                sides[side],
+                side,
+                decimals,
+                depth,
+                self._ranked[side],
             )
             for side in (0, 1)
         )
@@ -117,7 +132,11 @@ def _filled(
     target: Book, source: BookLike, decimals: int, sides: tuple[ConvertedSide, ConvertedSide]
 ) -> Book:
     ends = [
-        side.levels[-1][0] if side.levels and (side.is_cut or end is not None) else None
+        side.bound
+        if side.bound is not None
+        else side.levels[-1][0]
+        if side.levels and (side.is_cut or end is not None)
+        else None
         for side, end in zip(sides, source.horizon(), strict=True)
     ]
     target.fill(decimals, source.amount_scale, (sides[0].levels, sides[1].levels), ends)
@@ -154,6 +173,7 @@ def converted_side(
     side: int,
     decimals: int,
     depth: int,
+    ranked: bool,
 ) -> list[ConvertedSide]:
     """Convert one side of books that share a conversion book.
 
@@ -164,7 +184,8 @@ def converted_side(
         rates: The side of the conversion book, after its fees.
         side: 0 for bids, 1 for asks.
         decimals: Those of converted prices.
-        depth: Levels of a book; the first book that has as many ends the conversion.
+        depth: Net prices that are converted, or levels of each book.
+        ranked: Whether readers order levels by net price; if not, each book gets `depth` levels.
     """
     sign = 1 if side else -1
 
@@ -178,44 +199,70 @@ def converted_side(
     capacities = 10 ** (SCALE_MAX + fee_scale + scale)
     found: list[list[Level]] = [[] for _ in books]
     hidden = [False] * len(books)
-    left = list(map(_levels_of(side), books))
-    queue = iter(merge(*map(orders, range(len(books)), books)))
+    left = [book.bins(side, 0, LEVELS_MAX) for book in books]
+    taken_of = [0] * len(books)  # the number of levels that are converted whole
     at, capacity = -1, 0
-    for net, index, price, amount in queue:
+    worst, shown_count = 0, 0
+    bounds: dict[int, int] = {}  # of books that need no further level
+    needing = {index for index, own in enumerate(left) if own}
+    is_ended = False
+    for net, index, price, amount in merge(*map(orders, range(len(books)), books)):
         unit = abs(net) * 10 ** (scale - books[index].amount_scale) * costs
         levels = found[index]
-        while amount:
+        while amount and not is_ended:
             taken = min(amount, capacity // unit)
             if not taken:
                 at += 1
                 if at >= len(rates.rows):
-                    return _ended(found, hidden, left)
-                capacity = _capacity(rates, at) * capacities
+                    is_ended = True
+                else:
+                    capacity = _capacity(rates, at) * capacities
                 continue
             shown = _price(price, SCALE_MAX, rates.rows[at][0], rates, side, decimals)
-            if not 0 < shown < MANTISSA_END:
+            if index in bounds:
+                pass  # its units still use up the conversion book
+            elif not 0 < shown < MANTISSA_END:
                 hidden[index] = True
             elif levels and levels[-1][0] == shown:
                 levels[-1] = shown, min(levels[-1][1] + taken, MANTISSA_END - 1)
-            elif len(levels) == depth:
-                return _ended(found, hidden, left)
             else:
+                shown_net = sign * shown * factors[index]
+                # Rounding differs by less than a unit: no later order has a better net price.
+                if ranked and shown_count >= depth and shown_net - factors[index] >= worst:
+                    is_ended = True
+                    continue
+                if not ranked and len(levels) == depth:
+                    bounds[index] = _known_to(shown, levels, sign)
+                    needing.discard(index)
+                    is_ended = not needing
+                    continue
                 levels.append((shown, taken))
+                if not shown_count or shown_net > worst:
+                    worst, shown_count = shown_net, shown_count + 1
             amount -= taken
             capacity -= taken * unit
-        left[index] -= 1
-    return _ended(found, hidden, left)
+        if is_ended:
+            break
+        taken_of[index] += 1
+        if taken_of[index] == len(left[index]):
+            needing.discard(index)
+            if not needing:
+                break
+    sides = []
+    for index, (levels, own, count) in enumerate(zip(found, left, taken_of, strict=True)):
+        is_cut = hidden[index] or index in bounds or count < len(own)
+        bound = bounds.get(index)
+        if bound is None and count < len(own) and at < len(rates.rows):
+            shown = _price(own[count][0], SCALE_MAX, rates.rows[at][0], rates, side, decimals)
+            bound = _known_to(shown, levels, sign) if shown < MANTISSA_END else None
+        sides.append(ConvertedSide(levels, is_cut, bound))
+    return sides
 
 
-def _levels_of(side: int) -> Callable[[BookLike], int]:
-    return lambda book: len(book.bins(side, 0, LEVELS_MAX))
-
-
-def _ended(found: list[list[Level]], hidden: list[bool], left: list[int]) -> list[ConvertedSide]:
-    return [
-        ConvertedSide(levels, is_hidden or count > 0)
-        for levels, is_hidden, count in zip(found, hidden, left, strict=True)
-    ]
+def _known_to(following: int, levels: list[Level], sign: int) -> int:
+    """Return how far levels are known: to one unit before the following one."""
+    known = following - sign
+    return sign * max(sign * known, sign * levels[-1][0]) if levels else known
 
 
 def _capacity(rates: Rates, at: int) -> int:

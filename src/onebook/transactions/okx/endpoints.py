@@ -269,7 +269,7 @@ ENTRY: Final = AdapterEntry(
         PASSPHRASE_FIELD,
         replace(
             HOST_FIELD,
-            label="Region (global, eea or us; empty: detected)",
+            label="Region (empty: detected)",
             choices=tuple(HOSTS),
         ),
     ),

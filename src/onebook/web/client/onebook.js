@@ -287,106 +287,150 @@ export function parseExact(text) {
 }
 
 const PRECISE_BYTES = 7; // of a varint that a double holds exactly
+const WORD = 64n;
+const FIGURE_DECIMALS_MAX = 100;
+const SCALE_MAX = 40; // decimals; a service sends at most 18, and those of a fee
+const TIME_US_MAX = 253_402_300_799_999_999; // the end of the year 9999
+
+const broken = (fault) => new Unavailable(PROTOCOL_ERROR, `The service sent an invalid binary update: ${fault}.`);
+const utf8 = new TextDecoder();
+const zigzag = (value) => {
+  if (typeof value === "bigint") return value & 1n ? -Number((value + 1n) / 2n) : Number(value / 2n);
+  return value % 2 ? -(value + 1) / 2 : value / 2;
+};
 
 /** Reads the fields of protobuf messages: https://protobuf.dev/programming-guides/encoding/. */
 class Reader {
-  constructor(bytes) {
+  constructor(bytes, at = 0, end = bytes.length) {
     this.bytes = bytes;
-    this.at = 0;
-  }
-
-  get ended() {
-    return this.at >= this.bytes.length;
+    this.at = at;
+    this.end = end;
   }
 
   /** A number: a double where it is exact, else a BigInt. */
   varint() {
     const { bytes } = this;
     let byte = bytes[this.at++];
-    if (byte < 128) return byte;
+    if (byte < 128 && this.at <= this.end) return byte;
     let value = byte & 127;
     let unit = 128;
     for (let read = 1; read < PRECISE_BYTES; read += 1, unit *= 128) {
       byte = bytes[this.at++];
       value += (byte & 127) * unit;
-      if (byte < 128) return value;
+      if (byte < 128) return this.#inside(value);
     }
     let large = BigInt(value);
-    for (let shift = 7n * BigInt(PRECISE_BYTES); shift < 64n; shift += 7n) {
+    for (let shift = 7n * BigInt(PRECISE_BYTES); shift < WORD; shift += 7n) {
       byte = bytes[this.at++];
       large |= BigInt(byte & 127) << shift;
-      if (byte < 128) return large <= Number.MAX_SAFE_INTEGER ? Number(large) : large;
+      if (byte < 128) return this.#inside(large <= Number.MAX_SAFE_INTEGER ? Number(large) : BigInt.asUintN(64, large));
     }
-    throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a number is too long.");
+    throw broken(this.at > this.end ? "it is cut off" : "a number is too long");
   }
 
-  /** The bytes of a length-delimited field. */
+  #inside(value) {
+    if (this.at > this.end) throw broken("it is cut off");
+    return value;
+  }
+
+  /** A reader of a length-delimited field. */
   part() {
-    const length = this.varint();
-    if (!(this.at + length <= this.bytes.length)) {
-      throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: it is cut off.");
-    }
-    return this.bytes.subarray(this.at, (this.at += length));
+    const length = Number(this.varint());
+    const start = this.at;
+    if (!(start + length <= this.end)) throw broken("it is cut off");
+    this.at += length;
+    return new Reader(this.bytes, start, this.at);
+  }
+
+  skip(kind) {
+    if (kind === 0) this.varint();
+    else if (kind === 2) this.part();
+    else if (kind === 1 || kind === 5) this.at += kind === 1 ? 8 : 4;
+    else throw broken("a field has an unknown type");
+    if (this.at > this.end) throw broken("it is cut off");
   }
 
   numbers() {
-    const list = new Reader(this.part());
+    const list = this.part();
     const found = [];
-    while (!list.ended) found.push(list.varint());
+    while (list.at < list.end) found.push(list.varint());
     return found;
   }
 
-  /** Call a handler with the number and the value of each field: a number, bytes, or a fixed32. */
-  fields(handle) {
-    while (!this.ended) {
-      const tag = this.varint();
-      const [number, kind] = [tag >>> 3, tag & 7];
-      if (kind === 0) handle(number, this.varint());
-      else if (kind === 2) handle(number, this);
-      else if (kind === 5) {
-        const { bytes, at } = this;
-        handle(number, (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0);
-        this.at += 4;
-      } else throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a field is unknown.");
-    }
+  fixed32() {
+    const { bytes, at } = this;
+    this.skip(5);
+    return (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0;
+  }
+
+  text() {
+    const { at, end } = this.part();
+    return utf8.decode(this.bytes.subarray(at, end));
   }
 }
 
-const utf8 = new TextDecoder();
-const zigzag = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
+// The types of fields: the wire type, the value of an absent one, and how one is read, given the one before.
+const WHOLE = [0, () => 0, (reader) => Number(reader.varint())];
+const FLAG = [0, () => false, (reader) => reader.varint() > 0];
+const MAYBE = [0, () => null, (reader) => Number(reader.varint())];
+const SIGNED = [0, () => 0, (reader) => zigzag(reader.varint())];
+const MAYBE_SIGNED = [0, () => null, (reader) => zigzag(reader.varint())];
+const FIXED = [5, () => null, (reader) => reader.fixed32()];
+const NUMBERS = [2, () => [], (reader, before) => (before.length ? before.concat(reader.numbers()) : reader.numbers())];
+const SIGNEDS = [2, () => [], (reader, before) => before.concat(reader.numbers().map(zigzag))];
+const TEXT = [2, () => "", (reader) => reader.text()];
+const MAYBE_TEXT = [2, () => null, (reader) => reader.text()];
+const TEXTS = [2, () => [], (reader, before) => [...before, reader.text()]];
+const one = (message) => [2, () => null, (reader) => message(reader.part())];
+const many = (message) => [2, () => [], (reader, before) => [...before, message(reader.part())]];
+
+/** A function that reads a message, whose fields are named and in the order of their numbers, from 1. */
+function message(...fields) {
+  const named = [null, ...fields];
+  const empty = Object.fromEntries(fields.map(([name, [, absent]]) => [name, absent()]));
+  return (reader) => {
+    const found = { ...empty };
+    while (reader.at < reader.end) {
+      const tag = reader.varint();
+      const kind = Number(tag) & 7;
+      const field = named[(Number(tag) - kind) / 8];
+      if (!field || field[1][0] !== kind) reader.skip(kind);
+      else found[field[0]] = field[1][2](reader, found[field[0]]);
+    }
+    return found;
+  };
+}
+
+const FILL_MESSAGE = message(
+  ["by_notional", FLAG], ["figures", NUMBERS], ["complete", FLAG], ["uncovered", NUMBERS], ["exchanges", NUMBERS],
+  ["parts", NUMBERS], ["levels", WHOLE], ["exact", FLAG], ["unknown_rules", NUMBERS], ["oldest_ms", MAYBE],
+);
+const CROSSING_MESSAGE = message(
+  ["phase", WHOLE], ["buy", WHOLE], ["sell", WHOLE], ["lasted_ms", WHOLE], ["figures", NUMBERS], ["buy_age_ms", WHOLE],
+  ["sell_age_ms", WHOLE], ["transferable", MAYBE_TEXT],
+);
+const LAYER_MESSAGE = message(["exchange_us", MAYBE_SIGNED], ["received_us", SIGNED]);
+const EXCHANGE_TIMES_MESSAGE = message(
+  ["exchange", WHOLE], ["top", one(LAYER_MESSAGE)], ["depth", one(LAYER_MESSAGE)], ["offset_us", MAYBE_SIGNED],
+  ["error_us", MAYBE_SIGNED],
+);
+const TIMES_MESSAGE = message(["merged_us", WHOLE], ["sent_us", WHOLE], ["exchanges", many(EXCHANGE_TIMES_MESSAGE)]);
+const CONVERSION_MESSAGE = message(
+  ["symbol", TEXT], ["members", NUMBERS], ["exchanges", TEXTS], ["stale_exchanges", TEXTS], ["bid", NUMBERS],
+  ["ask", NUMBERS], ["age_ms", MAYBE], ["reason", MAYBE_TEXT],
+);
+const UPDATE_MESSAGE = message(
+  ["subscription", WHOLE], ["update_number", WHOLE], ["elapsed_us", MAYBE_SIGNED], ["checksum", FIXED], ["bids", NUMBERS],
+  ["asks", NUMBERS], ["stale", NUMBERS], ["bid_parts", NUMBERS], ["ask_parts", NUMBERS], ["bid_gross", NUMBERS],
+  ["ask_gross", NUMBERS], ["time_us", WHOLE], ["price_scale", WHOLE], ["amount_scale", WHOLE], ["gross_scale", WHOLE],
+  ["skipped", WHOLE], ["ages_ms", SIGNEDS], ["coverage", NUMBERS], ["buys", many(FILL_MESSAGE)],
+  ["sells", many(FILL_MESSAGE)], ["crossings", many(CROSSING_MESSAGE)], ["times", one(TIMES_MESSAGE)],
+  ["conversions", many(CONVERSION_MESSAGE)], ["json", MAYBE_TEXT], ["exchanges", TEXTS], ["symbol", TEXT], ["id", TEXT],
+  ["view", MAYBE_TEXT],
+);
 
 /** The fields of a binary update by their names in `onebook.proto`; unknown ones are skipped. */
-export function updateOf(buffer) {
-  const update = { subscription: 0, update_number: 0, time_us: 0, elapsed_us: null, price_scale: 0, amount_scale: 0, gross_scale: 0,
-    bids: [], asks: [], bid_parts: [], ask_parts: [], bid_gross: [], ask_gross: [], checksum: null, stale: [], skipped: 0, ages_ms: [], more: null, json: null, exchanges: [], symbol: "", id: "", view: null };
-  new Reader(new Uint8Array(buffer)).fields((number, value) => {
-    if (number === 1) update.subscription = value;
-    else if (number === 2) update.update_number = value;
-    else if (number === 3) update.elapsed_us = zigzag(value);
-    else if (number === 4) update.checksum = value;
-    else if (number === 5) update.bids = value.numbers();
-    else if (number === 6) update.asks = value.numbers();
-    else if (number === 7) update.stale = value.numbers();
-    else if (number === 8) update.bid_parts = value.numbers();
-    else if (number === 9) update.ask_parts = value.numbers();
-    else if (number === 10) update.bid_gross = value.numbers();
-    else if (number === 11) update.ask_gross = value.numbers();
-    else if (number === 12) update.time_us = value;
-    else if (number === 13) update.price_scale = value;
-    else if (number === 14) update.amount_scale = value;
-    else if (number === 15) update.gross_scale = value;
-    else if (number === 16) update.skipped = value;
-    else if (number === 17) update.ages_ms = value.numbers().map(zigzag);
-    else if (number === 18) update.more = utf8.decode(value.part());
-    else if (number === 19) update.json = utf8.decode(value.part());
-    else if (number === 20) update.exchanges.push(utf8.decode(value.part()));
-    else if (number === 21) update.symbol = utf8.decode(value.part());
-    else if (number === 22) update.id = utf8.decode(value.part());
-    else if (number === 23) update.view = utf8.decode(value.part());
-    else if (value instanceof Reader) value.part();
-  });
-  return update;
-}
+export const updateOf = (buffer) => UPDATE_MESSAGE(new Reader(new Uint8Array(buffer)));
 
 /** An integer at a scale as decimal text without trailing zeros. */
 function decimalOf(mantissa, scale) {
@@ -399,71 +443,318 @@ function decimalOf(mantissa, scale) {
   return end === start ? whole : `${whole}.${"0".repeat(Math.max(0, scale - text.length))}${text.slice(start, end)}`;
 }
 
-/** Reads the binary updates of one subscription, given its table of exchanges, as messages in the form of JSON. */
+/** The decimal numbers of a list of figures, as text; null for one that does not exist. */
+function decimalsOf(numbers) {
+  const found = [];
+  for (let at = 0; at < numbers.length; ) {
+    const form = Number(numbers[at++]);
+    if (form === 0) {
+      found.push(null);
+      continue;
+    }
+    const flags = (form - 1) & 3;
+    const scale = (form - 1 - flags) / 4;
+    let digits = numbers[at++];
+    if (flags & 1 && at < numbers.length) digits = (BigInt(numbers[at]) << WORD) | BigInt(digits);
+    at += flags & 1;
+    if (at > numbers.length || !(scale <= FIGURE_DECIMALS_MAX)) throw broken("a figure is cut off or too long");
+    found.push((flags & 2 ? "-" : "") + decimalOf(digits, scale));
+  }
+  return found;
+}
+
+/** Decimal numbers of which none is missing. */
+function figuresOf(numbers, count) {
+  const found = decimalsOf(numbers);
+  if (found.length !== count || found.includes(null)) throw broken("a list has another length");
+  return found;
+}
+
+const bitsOf = (bits) => {
+  const found = [];
+  if (typeof bits === "bigint") for (let at = 0; bits; at += 1, bits >>= 1n) bits & 1n && found.push(at);
+  else for (let at = 0; bits >= 1; at += 1, bits = Math.floor(bits / 2)) bits % 2 && found.push(at);
+  return found;
+};
+
+/** The levels of one side, best first: sorted prices, and a row for each; rows do not change. */
+class PackedSide {
+  constructor(direction) {
+    this.direction = direction;
+    this.rows = [];
+  }
+
+  /** Where a price is or would be, from a place on. */
+  place(price, from) {
+    let [low, high] = [from, this.rows.length];
+    const { rows, direction } = this;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (direction > 0 ? rows[middle].price < price : rows[middle].price > price) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** Reads the binary updates of one subscription, given its table of exchanges, into its book. */
 export class PackedReader {
   #names = new Map(); // by the bits of a level
+  #prices = new Map(); // texts, at the present scale
   #scales = [0, 0, 0];
   #timeUs = 0;
+  #sides = [new PackedSide(-1), new PackedSide(1)];
 
   constructor(table, about) {
     this.table = table;
     this.about = about;
   }
 
+  /** A message for `View.apply`, with the book's levels in place of changes. */
   message(update) {
     const { update_number, elapsed_us, checksum, skipped } = update;
     const changed = elapsed_us !== null;
-    if (changed) this.#timeUs += elapsed_us;
-    else [this.#timeUs, this.#scales] = [update.time_us, [update.price_scale, update.amount_scale, update.gross_scale]];
-    const more = update.more ? parseExact(update.more) : {};
-    const ages = Object.fromEntries(update.ages_ms.map((age, at) => [this.table[at], age]).filter(([, age]) => age >= 0));
     return {
       type: changed ? "aggregated_orderbook_delta" : "aggregated_orderbook_update",
       ...this.about, update_number, skipped,
       ...(changed && { previous_update_number: update_number - 1 }), ...(checksum !== null && { checksum }),
-      timestamp: `${new Date(Math.floor(this.#timeUs / 1000)).toISOString().slice(0, -1)}${String(this.#timeUs % 1000).padStart(3, "0")}Z`,
-      data: {
-        bids: this.#levels(update.bids, update.bid_parts, update.bid_gross, -1),
-        asks: this.#levels(update.asks, update.ask_parts, update.ask_gross, 1), market_stats: null,
-        stale_exchanges: update.stale.map((at) => this.table[at]), ages, ...more,
-      },
+      packed: () => this.#applied(update),
     };
   }
 
-  #levels(rows, parts, gross, direction) {
-    const [priceScale, amountScale, grossScale] = this.#scales;
-    const levels = [];
-    let price = 0;
-    let at = 0;
-    for (let i = 0; i < rows.length; ) {
-      const step = rows[i++];
-      const amount = rows[i++];
-      const bits = amount ? rows[i++] : 0;
-      if (bits === undefined || amount === undefined) {
-        throw new Unavailable(PROTOCOL_ERROR, "The service sent an invalid binary update: a level is cut off.");
-      }
-      if (!levels.length) price = step;
-      else if (typeof price === "number" && typeof step === "number") price += direction * step;
-      else price = BigInt(price) + BigInt(direction) * BigInt(step);
-      const exchanges = this.#namesOf(bits);
-      const end = at + exchanges.length;
-      const level = {
-        price: decimalOf(price, priceScale), amount: decimalOf(amount, amountScale), exchanges,
-        amounts: parts.length ? parts.slice(at, end).map((part) => decimalOf(part, amountScale)) : [],
-      };
-      if (gross.length) level.gross = gross.slice(at, end).map((each) => decimalOf(each, grossScale));
-      levels.push(level);
-      at = end;
-    }
-    return levels;
+  /** Apply an update; return the book, which later updates do not change. */
+  #applied(update) {
+    const changed = update.elapsed_us !== null;
+    if (!changed) this.#rescale([update.price_scale, update.amount_scale, update.gross_scale]);
+    this.#timeUs = changed ? this.#timeUs + update.elapsed_us : update.time_us;
+    if (!(this.#timeUs >= 0 && this.#timeUs <= TIME_US_MAX)) throw broken("its time is impossible");
+    const [bids, asks] = this.#sides;
+    if (!changed) bids.rows = asks.rows = [];
+    this.#change(bids, update.bids, update.bid_parts, update.bid_gross);
+    this.#change(asks, update.asks, update.ask_parts, update.ask_gross);
+    return new PackedState(this, bids.rows, asks.rows, this.#scales, this.#timeUs, this.#extrasOf(update));
   }
 
-  #namesOf(bits) {
+  #rescale(scales) {
+    if (!(Math.max(...scales.map(Number)) <= SCALE_MAX)) throw broken("its numbers have too many decimals");
+    if (scales.some((scale, at) => scale !== this.#scales[at])) this.#prices.clear();
+    this.#scales = scales;
+  }
+
+  #change(side, numbers, parts, gross) {
+    if (!numbers.length && !parts.length && !gross.length) return;
+    const rows = (side.rows = side.rows.slice());
+    const known = 2 ** this.table.length;
+    const split = parts.length > 0 || gross.length > 0;
+    let [price, at, place, i] = [null, 0, 0, 0];
+    while (i < numbers.length) {
+      const step = numbers[i++];
+      const amount = numbers[i++];
+      const bits = amount ? numbers[i++] : 0;
+      if (bits === undefined || amount === undefined) throw broken("a level is cut off");
+      if (bits >= known) throw broken("an exchange is not in the table");
+      price = price === null ? step : priceAfter(price, side.direction, step);
+      let [own, before] = [NOTHING, NOTHING];
+      if (split) {
+        const end = at + this.namesOf(bits).length;
+        [own, before] = [parts.slice(at, end), gross.slice(at, end)];
+        at = end;
+      }
+      place = side.place(price, place);
+      const same = place < rows.length && rows[place].price === price ? 1 : 0;
+      if (amount && same) rows[place] = new PackedRow(price, amount, bits, own, before);
+      else if (amount) rows.splice(place, 0, new PackedRow(price, amount, bits, own, before));
+      else if (same) rows.splice(place, 1);
+    }
+    if ([parts, gross].some(({ length }) => length !== 0 && length !== at)) throw broken("it has more or fewer amounts than exchanges");
+  }
+
+  namesOf(bits) {
     let names = this.#names.get(bits);
     if (names) return names;
-    names = this.table.filter((_, at) => (BigInt(bits) >> BigInt(at)) & 1n);
+    names = bitsOf(bits).map((at) => this.table[at]);
     if (this.#names.size < NAMES_KEPT_MAX) this.#names.set(bits, names);
     return names;
+  }
+
+  priceOf(price, scale) {
+    let text = this.#prices.get(price);
+    if (text !== undefined && scale === this.#scales[0]) return text;
+    text = decimalOf(price, scale);
+    if (this.#prices.size < TEXTS_KEPT_MAX && scale === this.#scales[0]) this.#prices.set(price, text);
+    return text;
+  }
+
+  #named(positions) {
+    return positions.map((at) => {
+      if (!(at < this.table.length)) throw broken("an exchange is not in the table");
+      return this.table[at];
+    });
+  }
+
+  /** What an update has besides levels, as members of `data` in JSON. */
+  #extrasOf(update) {
+    const extras = { stale_exchanges: this.#named(update.stale) };
+    if (update.ages_ms.length) {
+      if (update.ages_ms.length !== this.table.length) throw broken("a list has another length");
+      extras.ages = Object.fromEntries(this.table.map((name, at) => [name, update.ages_ms[at]]).filter(([, age]) => age >= 0));
+    }
+    if (update.coverage.length) {
+      const ends = decimalsOf(update.coverage);
+      const shown = this.table.filter((_, at) => !update.stale.includes(at));
+      if (ends.length !== 2 * shown.length) throw broken("a list has another length");
+      extras.coverage = Object.fromEntries(shown.map((name, at) => [name, { bids: ends[2 * at], asks: ends[2 * at + 1] }]));
+    }
+    if (update.buys.length || update.sells.length) {
+      const [buy, sell] = [update.buys, update.sells].map((side) => side.map((each) => this.#fill(each)));
+      extras.fill = { buy, sell };
+    }
+    if (update.crossings.length) extras.crossings = update.crossings.map((each) => this.#crossing(each));
+    if (update.times) extras.times = this.#times(update.times);
+    if (update.conversions.length) extras.conversions = update.conversions.map((each) => this.#conversion(each));
+    return extras;
+  }
+
+  #fill(fill) {
+    const figures = decimalsOf(fill.figures);
+    const routed = figures.length === ROUTE_FIGURES.length;
+    const names = routed ? ROUTE_FIGURES : FILL_FIGURES;
+    const missing = figures.some((figure, at) => figure === null && !["average", "worst", "net_average"].includes(names[at]));
+    if (figures.length !== names.length || missing) throw broken("a list has another length");
+    const exchanges = this.#named(fill.exchanges);
+    const each = routed ? ["amount", "notional", "fee", "limit"] : ["amount", "notional"];
+    const parts = figuresOf(fill.parts, exchanges.length * each.length);
+    return {
+      by: fill.by_notional ? "notional" : "amount",
+      ...Object.fromEntries(names.map((name, at) => [name, figures[at]])),
+      complete: fill.complete, uncovered: this.#named(fill.uncovered),
+      split: exchanges.map((exchange, row) => ({
+        exchange, ...Object.fromEntries(each.map((name, at) => [name, parts[row * each.length + at]])),
+      })),
+      ...(routed
+        ? {
+            exact: fill.exact, unknown_rules: this.#named(fill.unknown_rules),
+            oldest_ms: fill.oldest_ms === null ? null : String(fill.oldest_ms),
+          }
+        : { levels: String(fill.levels) }),
+    };
+  }
+
+  #crossing({ phase, buy, sell, lasted_ms, figures, buy_age_ms, sell_age_ms, transferable }) {
+    if (!PHASES[phase]) throw broken("a phase is unknown");
+    const [buyName, sellName] = this.#named([buy, sell]);
+    const head = { phase: PHASES[phase], buy: buyName, sell: sellName, lasted_ms };
+    if (!phase) return head;
+    const numbers = figuresOf(figures, CROSSING_FIGURES.length);
+    return { ...head, ...Object.fromEntries(CROSSING_FIGURES.map((name, at) => [name, numbers[at]])), buy_age_ms, sell_age_ms, ...movedOf(transferable) };
+  }
+
+  #times({ merged_us, sent_us, exchanges }) {
+    const layer = (found) => ({
+      exchange: found && found.exchange_us !== null ? merged_us - found.exchange_us : null,
+      received: merged_us - (found ? found.received_us : 0),
+    });
+    const found = exchanges.map((each) => [
+      this.#named([each.exchange])[0],
+      { top: layer(each.top), depth: layer(each.depth), offset: each.offset_us, error: each.error_us },
+    ]);
+    return { merged: merged_us, exchanges: Object.fromEntries(found), sent: sent_us };
+  }
+
+  #conversion({ symbol, members, exchanges, stale_exchanges, bid, ask, age_ms, reason }) {
+    const [bids, asks] = [bid, ask].map((side) => (side.length ? figuresOf(side, 2) : null));
+    return { symbol, members: this.#named(members), exchanges, stale_exchanges, bid: bids, ask: asks, age_ms, reason };
+  }
+}
+
+function movedOf(text) {
+  if (text === null) return {};
+  let transferable = null;
+  try {
+    transferable = parseExact(text);
+  } catch {
+    // refused by its shape
+  }
+  if (TRANSFERABLE(transferable)) throw broken("a transfer is invalid");
+  return { transferable };
+}
+
+const NOTHING = Object.freeze([]);
+const TEXTS_KEPT_MAX = 10_000; // of prices of one view
+const PHASES = ["ended", "began", "changed", "lasts"];
+const CROSSING_FIGURES = ["amount", "buy_limit", "sell_limit", "gross", "profit", "percent"];
+const FILL_FIGURES = ["size", "amount", "notional", "average", "worst"];
+const ROUTE_FIGURES = [...FILL_FIGURES, "fees", "net", "net_average", "extra", "unplaced"];
+
+function priceAfter(price, direction, step) {
+  if (typeof price === "number" && typeof step === "number") {
+    const next = price + direction * step;
+    if (next >= 0 && next <= Number.MAX_SAFE_INTEGER) return next;
+  }
+  const next = BigInt(price) + BigInt(direction) * BigInt(step);
+  if (next < 0n) throw broken("a price is negative");
+  return next <= Number.MAX_SAFE_INTEGER ? Number(next) : next;
+}
+
+/** One level as integers, and what was made of it: its texts and the level that clients see. */
+class PackedRow {
+  constructor(price, amount, bits, parts, gross) {
+    this.price = price;
+    this.amount = amount;
+    this.bits = bits;
+    this.parts = parts;
+    this.gross = gross;
+    this.text = null;
+    this.level = null;
+  }
+}
+
+/** A book at one moment: levels and texts are made when they are read. */
+class PackedState {
+  constructor(reader, bids, asks, scales, timeUs, extras) {
+    this.reader = reader;
+    this.rows = { bids, asks };
+    this.scales = scales;
+    this.timeUs = timeUs;
+    this.extras = extras;
+  }
+
+  side(name) {
+    return this.rows[name].map((row) => (row.level ??= this.#level(row)));
+  }
+
+  get timestamp() {
+    const time = new Date(Math.floor(this.timeUs / 1000)).toISOString().slice(0, -1);
+    return `${time}${String(this.timeUs % 1000).padStart(3, "0")}Z`;
+  }
+
+  /** The text of a level for the checksum. */
+  text(row) {
+    const [priceScale, amountScale] = this.scales;
+    return (row.text ??= `${this.reader.priceOf(row.price, priceScale)}:${decimalOf(row.amount, amountScale)}`);
+  }
+
+  #level(row) {
+    const [price, amount] = this.text(row).split(":");
+    const [, amountScale, grossScale] = this.scales;
+    const amounts = row.parts.map((part) => decimalOf(part, amountScale));
+    const level = { price, amount, exchanges: this.reader.namesOf(row.bits), amounts };
+    if (row.gross.length) level.gross = row.gross.map((each) => decimalOf(each, grossScale));
+    return level;
+  }
+
+  checksum() {
+    let sum = CRC_START;
+    let first = true;
+    for (const rows of [this.rows.bids, this.rows.asks]) {
+      const count = Math.min(rows.length, CHECKSUM_LEVELS);
+      for (let at = 0; at < count; at += 1) {
+        if (!first) sum = crcByte(sum, 58); // a colon
+        first = false;
+        sum = crcText(sum, this.text(rows[at]));
+      }
+    }
+    return (sum ^ CRC_START) >>> 0;
   }
 }
 
@@ -504,14 +795,16 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return byte >>> 0;
 });
 
-/** CRC-32 (the one of zlib) of ASCII text. */
-export function crc32(text) {
-  let sum = 0xffffffff;
-  for (let i = 0; i < text.length; i++) {
-    sum = CRC_TABLE[(sum ^ text.charCodeAt(i)) & 0xff] ^ (sum >>> 8);
-  }
-  return (sum ^ 0xffffffff) >>> 0;
+const CRC_START = 0xffffffff;
+const crcByte = (sum, byte) => CRC_TABLE[(sum ^ byte) & 0xff] ^ (sum >>> 8);
+
+function crcText(sum, text) {
+  for (let i = 0; i < text.length; i++) sum = crcByte(sum, text.charCodeAt(i));
+  return sum;
 }
+
+/** CRC-32 (the one of zlib) of ASCII text. */
+export const crc32 = (text) => (crcText(CRC_START, text) ^ CRC_START) >>> 0;
 
 /** Compare decimal texts by their exact values, beyond the precision of a double. */
 export function compareDecimals(left, right) {
@@ -563,9 +856,30 @@ function numbersOf(value) {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, numbersOf(each)]));
 }
 
+// Members of a view that are made when they are read, after a binary update.
+const MADE_WHEN_READ = {
+  bids: (state) => state.side("bids"),
+  asks: (state) => state.side("asks"),
+  marketStats: (state, view) => statsOf(view),
+  timestamp: (state) => state.timestamp,
+};
+
 /** The newest merged book of one symbol, best levels first. */
 export class View {
+  #made = {}; // members that were read or set
+  #state = null; // of the last binary update
+
   constructor(symbol, view = null) {
+    for (const [name, make] of Object.entries(MADE_WHEN_READ)) {
+      // Own members, so that a view can be spread and listed.
+      Object.defineProperty(this, name, {
+        enumerable: true,
+        get: () => (this.#made[name] ??= make(this.#state, this)),
+        set: (value) => {
+          this.#made[name] = value;
+        },
+      });
+    }
     this.symbol = symbol;
     this.view = view; // name of this view, if the symbol has several
     this.rejected = {}; // requested exchanges that are not served, with the reason
@@ -591,18 +905,31 @@ export class View {
     if (SHORT.has(message.type)) return this.#takeBest(message);
     const changed = message.type === "aggregated_orderbook_delta";
     if (changed && Number(message.previous_update_number) !== this.updateNumber) return false;
+    if (message.packed) return this.#takePacked(message);
     const { data } = message;
     this.bids = merged(changed ? this.bids : [], data.bids, -1);
     this.asks = merged(changed ? this.asks : [], data.asks, 1);
     this.live = true;
     this.problem = null;
-    this.marketStats = data.market_stats ? camelCased(data.market_stats) : statsOf(this);
+    this.marketStats = camelCased(data.market_stats);
     this.staleExchanges = data.stale_exchanges;
     this.#takeExtras(data);
     this.timestamp = message.timestamp;
     this.updateNumber = Number(message.update_number ?? 0);
     this.skipped = Number(message.skipped ?? 0);
     return message.checksum === undefined || Number(message.checksum) === this.checksum();
+  }
+
+  #takePacked(message) {
+    this.#state = message.packed();
+    this.#made = {};
+    this.live = true;
+    this.problem = null;
+    this.staleExchanges = this.#state.extras.stale_exchanges;
+    this.#takeExtras(this.#state.extras);
+    this.updateNumber = message.update_number;
+    this.skipped = message.skipped;
+    return message.checksum === undefined || message.checksum === this.#state.checksum();
   }
 
   /** Apply a short update: only the best levels. */
@@ -635,7 +962,8 @@ export class View {
   /** A copy that later updates do not change. */
   copy() {
     const copy = new View(this.symbol);
-    for (const name of Object.keys(this)) copy[name] = this[name];
+    for (const name of Object.keys(this)) if (!(name in MADE_WHEN_READ)) copy[name] = this[name];
+    [copy.#made, copy.#state] = [{ ...this.#made }, this.#state];
     return copy;
   }
 }

@@ -1,0 +1,82 @@
+"""The merged book at a past moment: `onebook.history`."""
+
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from onebook.clock import ManualClock, us_of_iso
+from onebook.library.book import DEPTH, options_of
+from onebook.library.engine import names_of
+from onebook.library.source import BookReader, BookSource, ReaderQueue
+from onebook.library.update import BookUpdate
+from onebook.model import Reason
+from onebook.orderbook import MissingPackage, Names
+
+NEEDS_PYARROW = 'Reading a history needs pyarrow: pip install "onebook[history]".'
+NOT_RECORDED = "not recorded at this time"
+
+
+def history(
+    folder: str | PathLike[str],
+    symbol: str,
+    *,
+    at: datetime | str | int,
+    exchanges: Names = None,
+    depth: int = DEPTH,
+    group: str | None = None,
+    split: bool = False,
+    within: str | None = None,
+) -> BookUpdate:
+    """Return the merged book of a pair as it was shown at a moment.
+
+    Args:
+        folder: The folder of the history, which `onebook serve` writes (`history.dir`).
+        symbol: The pair.
+        at: A time with a zone, ISO 8601 text (UTC if without a zone), or microseconds since 1970.
+        exchanges: The exchanges to merge; all recorded ones by default.
+        depth: As in `order_book`, as are the other options.
+
+    Raises:
+        HistoryMissing: This moment was not recorded.
+        MissingPackage: `pip install "onebook[history]"` is required.
+        ValueError: An option is out of range.
+    """
+    try:
+        from onebook.history.folder import HistoryFolder
+        from onebook.history.reader import books_at
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyarrow"):
+            raise
+        raise MissingPackage(
+            'Reading a history needs pyarrow: pip install "onebook[history]".'
+        ) from None
+    wanted = None if exchanges is None else names_of(exchanges)
+    at_us = microseconds_of(at)
+    past = books_at(HistoryFolder(Path(folder)), symbol, at_us, wanted)
+    found = {book.instrument.exchange: book for book in past.books}
+    names = wanted or tuple(sorted(found)) or names_of(None)
+    clock = ManualClock(at_us / 1_000_000)
+    source = BookSource(symbol, names, past.books, 0.0)
+    for name in names:
+        if name in found:
+            source.join(found[name].instrument)
+        else:
+            source.miss(name, Reason.NOT_WANTED, NOT_RECORDED)
+    options = options_of(depth, 0, group, split=split, within=within)
+    reader = BookReader(source, options, ReaderQueue((), options, clock))
+    return reader.peek(at_us, at_us / 1_000_000)
+
+
+def microseconds_of(at: datetime | str | int) -> int:
+    """Return a moment as microseconds since 1970.
+
+    Raises:
+        ValueError: The text is not ISO 8601, or the time has no zone.
+    """
+    if isinstance(at, int):
+        return at
+    if isinstance(at, str):
+        return us_of_iso(at)
+    if at.tzinfo is None:
+        raise ValueError("The time has no zone; add tzinfo=UTC or another one.")
+    return us_of_iso(at.astimezone(UTC).isoformat())

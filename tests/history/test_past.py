@@ -1,0 +1,167 @@
+"""The past is the live book: every recorded update is rebuilt with its checksum."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+import onebook
+from onebook.books import Books
+from onebook.clock import ManualClock
+from onebook.core import View
+from onebook.core.types import PAIRS
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
+from onebook.history.folder import HOUR_US, HistoryFolder
+from onebook.history.reader import HistoryMissing, books_at
+from onebook.history.recorder import KEYFRAME_S, HistoryRecorder
+from onebook.model import Health, Instrument, Reason
+
+EPOCH_US = 495_000 * HOUR_US - 90_000_000  # a minute and a half before an hour begins
+NAMES = ("binance", "kraken", "okx")
+SYMBOL = "BTC/USDT"
+
+
+def rows(random_: random.Random, side: int, count: int, zero: float) -> bytes:
+    found = []
+    for _ in range(count):
+        price = 100 + (1 + random_.randrange(400)) * (1 if side else -1) * 0.05
+        amount = 0 if random_.random() < zero else random_.randrange(1, 10**6) / 1000
+        found.append(f'["{price:.2f}","{amount:.{random_.randrange(3, 6)}f}"]')
+    return f"[{','.join(found)}]".encode()
+
+
+class World:
+    """Books of three exchanges under random changes, recorded with a clock of the test."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.clock = ManualClock(epoch_us=EPOCH_US)
+        self.books = Books()
+        self.root = root
+        self.recorder = self.new_recorder()
+        self.instruments = [Instrument(name, SYMBOL, name) for name in NAMES]
+        self.sequence = 0
+        self.live: list[tuple[int, int]] = []
+
+    def new_recorder(self) -> HistoryRecorder:
+        return HistoryRecorder(
+            self.books, self.root, keep_days=10, keep_bytes=1 << 40, clock=self.clock
+        )
+
+    def open(self) -> None:
+        for at, each in enumerate(self.instruments):
+            self.books.open(each, levels_max=(20_000, 50, 20_000)[at], window=(0, 50, 0)[at],
+                            tops=TopCounts())  # fmt: skip
+
+    def step(self) -> None:
+        self.clock.move_to(self.clock.now_s + self.random.choice((0.001, 0.05, 0.7)))
+        now, instrument = self.clock.now_s, self.random.choice(self.instruments)
+        book = self.books.get(instrument)
+        assert book is not None
+        chance, self.sequence = self.random.random(), self.sequence + 1
+        bids, asks = rows(self.random, 0, 3, 0.4), rows(self.random, 1, 3, 0.4)
+        if book.health is Health.STALE and self.random.random() < 0.3:
+            self.books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+        elif book.health is not Health.LIVE or chance < 0.05:
+            bids, asks = rows(self.random, 0, 30, 0.0), rows(self.random, 1, 35, 0.0)
+            asked = self.random.choice((0, 30, 33))
+            whole = Snapshot(instrument, bids, asks, levels_asked=asked, sequence=self.sequence)
+            self.books.fill(whole, now)
+        elif chance < 0.08:
+            reason = self.random.choice((Reason.GAP, Reason.DISCONNECTED))
+            self.books.set_health(instrument, Health.STALE, reason, now, detail="a test")
+        elif chance < 0.3:
+            top = self.sequence + self.random.randrange(4)
+            bid, ask = rows(self.random, 0, 1, 0.1), rows(self.random, 1, 1, 0.1)
+            self.books.top(TopOfBook(instrument, top, bid, ask, PAIRS), now)
+        else:
+            self.books.change(Delta(instrument, bids, asks, sequence=self.sequence), now)
+        self.live.append((self.clock.wall_us(), self.checksum(self.books)))
+
+    def checksum(self, books: Books) -> int:
+        view = View(NAMES, depth=500)
+        found = {each.instrument.exchange: each for each in books.of(SYMBOL)}
+        view.merge([
+            found[name].core if name in found and found[name].health is Health.LIVE else None
+            for name in NAMES
+        ])  # fmt: skip
+        return view.checksum()
+
+
+async def run(world: World, steps: int) -> None:
+    for at in range(steps):
+        world.step()
+        if at % 12 == 0:
+            world.recorder._take_keyframes()
+            await world.recorder.flush()
+    await world.recorder.flush()
+
+
+def missing_in(world: World, moments: slice) -> set[int]:
+    """Return which of these moments the history lacks; all others must be as they were shown."""
+    folder = HistoryFolder(world.root)
+    lacking = set()
+    for at_us, expected in world.live[moments]:
+        try:
+            past = books_at(folder, SYMBOL, at_us)
+        except HistoryMissing:
+            lacking.add(at_us)
+            continue
+        assert world.checksum(past.books) == expected, at_us - EPOCH_US
+    return lacking
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, seed: int) -> None:
+    world = World(tmp_path, seed)
+    await world.recorder._begin()
+    world.open()
+    await run(world, 700)
+    assert world.clock.now_s > 90 + KEYFRAME_S
+    assert missing_in(world, slice(seed, None, 17)) == set()
+    assert [*tmp_path.glob("2026/*/*/*/kraken/BTC-USDT.parquet")]  # the closed hour
+    assert [*tmp_path.glob("open/*/*.parquet")]
+    before, _ = world.live[50]
+    update = onebook.history(tmp_path, SYMBOL, exchanges=NAMES, at=before)
+    assert update.time_us == before
+    assert set(update.exchanges) == set(NAMES)
+
+
+async def test_a_crash_is_missing_and_nothing_else(tmp_path: Path) -> None:
+    world = World(tmp_path, 9)
+    await world.recorder._begin()
+    world.open()
+    await run(world, 150)
+    kept = len(world.live)
+    for _ in range(20):  # never written: the process ends here
+        world.step()
+    world.recorder._recording = False
+    world.recorder._folder.unlock()
+    for _ in range(20):
+        world.step()
+    lost = {at for at, _ in world.live[kept:]}
+    world.recorder = world.new_recorder()
+    await world.recorder._begin()
+    await run(world, 150)
+    found = missing_in(world, slice(kept - 15, kept + 55))
+    assert found == lost - {world.live[kept + 39][0]}  # its end is the new keyframe
+
+
+async def test_a_second_recorder_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = World(tmp_path, 1), World(tmp_path, 2)
+    await first.recorder._begin()
+    await second.recorder._begin()
+    await second.recorder._begin()
+    assert (first.recorder._recording, second.recorder._recording) == (True, False)
+    assert caplog.text.count("another recorder uses it") == 1
+    first.recorder._folder.unlock()
+    await second.recorder._begin()
+    assert second.recorder._recording
+
+
+async def test_what_was_never_recorded_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HistoryMissing, match="has no history"):
+        onebook.history(tmp_path, SYMBOL, at="2026-01-01T00:00:00")
+    await asyncio.sleep(0)
