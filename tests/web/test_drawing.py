@@ -76,7 +76,7 @@ async def test_the_book_and_the_other_cards_are_drawn_in_a_frame_each(
       const count = () => { frame += 1; requestAnimationFrame(count); };
       requestAnimationFrame(count);
       const note = (name) => frames.at(-1)?.[0] === name || frames.push([name, frame]);
-      for (const [name, selector] of [["book", ".bids"], ["cards", ".fill"]]) {
+      for (const [name, selector] of [["book", ".bids"], ["cards", ".history-text"]]) {
         const texts = { subtree: true, characterData: true };
         new MutationObserver(() => note(name)).observe(document.querySelector(selector), texts);
       }

@@ -241,7 +241,7 @@ export class Cost {
         write(cells[2 * column + 1], amount ? text(amount) : "");
       });
       const fee = this.feeOf(exchange);
-      write(cells[4], fee === undefined ? "unknown" : `${fee} %`);
+      write(cells[4], fee === undefined ? "–" : `${fee} %`);
     });
   }
 }
