@@ -43,6 +43,10 @@ NEEDS_SAME_FEES: Final = (
 NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
 
 
+class HistoryMissing(LookupError):
+    """The history does not have the requested moment; the message says when it was recorded."""
+
+
 class MissingPackage(ImportError):
     """A conversion needs a package that is not installed; the message names it."""
 
