@@ -565,6 +565,7 @@ class OrderBook(OrderBooks):
 
         Raises:
             ValueError: A size, a fee or the limit is invalid.
+            UnknownExchange: The fee table has an unknown name.
         """
         book = self._whole(_table(fees))
         return book.route(
