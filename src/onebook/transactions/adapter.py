@@ -356,6 +356,9 @@ class Source(Struct, frozen=True, kw_only=True):
             return them as `EventRow`, and `JoiningReader.join` builds records from them. 0: each
             row is an event.
         joint: Sources with the same `joint` are joined with each other; their `join_ms` is equal.
+            Also for queries that may return the same events: they are deduplicated by id, and all
+            stop at a failure of one, because a retry would return events again that another one
+            has delivered.
         branched: Whether it consists of several queries whose names are found at run time, such as
             wallets or symbols; see `BranchingReader`. Each branch is walked separately.
         branch: The name of such a query.
