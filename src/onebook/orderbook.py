@@ -40,6 +40,10 @@ NEEDS_SPLIT: Final = "A fill needs the amount of each exchange: open the book wi
 NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
 
 
+class HistoryMissing(LookupError):
+    """The history does not have the requested moment; the message says when it was recorded."""
+
+
 class MissingPackage(ImportError):
     """A conversion needs a package that is not installed; the message names it."""
 
