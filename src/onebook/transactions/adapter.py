@@ -254,6 +254,7 @@ class CredentialField(Struct, frozen=True):
         optional: Whether it may be empty, such as a second key for another product.
         secret: Whether it is hidden in prompts and outputs.
         choices: The only permitted values; any value if empty.
+        follows: The field that it completes: required with that field, and not requested without.
     """
 
     name: str
@@ -262,6 +263,7 @@ class CredentialField(Struct, frozen=True):
     optional: bool = False
     secret: bool = True
     choices: tuple[str, ...] = ()
+    follows: str = ""
 
 
 KEY_FIELD: Final = CredentialField("api_key", "API key")
