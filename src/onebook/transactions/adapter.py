@@ -99,6 +99,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
         complete: Whether the whole requested range is covered.
         reason: Machine-readable reason why the coverage is incomplete.
         floor: Unix ms before which the exchange keeps nothing; null if no limit is known.
+        omitted: Events of this type that answers never contain, and why: `complete` excludes them.
     """
 
     transaction_type: str
@@ -109,6 +110,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     floor: int | None
     account: str | UnsetType = UNSET  # in answers for several accounts
     collected: CollectedPart | UnsetType = UNSET  # if a part was collected before
+    omitted: str | UnsetType = UNSET
 
 
 class ErrorEntry(Struct, frozen=True):
@@ -288,6 +290,7 @@ class AdapterEntry(Struct, frozen=True):
         singular: The documented singular of its types, where it differs from the type.
         fields: The fields of its credentials; always includes `api_key` and `secret`.
         advice: The permissions that the operator should give the key, in a sentence or two.
+        omitted: Events of a type that answers never contain, and why, in a sentence or two.
     """
 
     name: str
@@ -300,6 +303,7 @@ class AdapterEntry(Struct, frozen=True):
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     advice: str = ""
+    omitted: Mapping[str, str] = {}
 
     def body(self) -> dict[str, Any]:
         """Its documented entry in the list of exchanges."""
