@@ -35,7 +35,7 @@ DAY_US: Final = 24 * HOUR_US
 
 MESSAGES: Final = Counter("onebook_history_messages", "Messages of books written to the history.")
 LOST: Final = Counter("onebook_history_lost", "Messages of books missing from the history.")
-RECORDING: Final = Gauge("onebook_history_recording", "1 while books are recorded, otherwise 0.")
+FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
 
 Change = tuple[HistoryKind, LiveBook, float, Any, int, int, Any]
 
@@ -90,6 +90,7 @@ class HistoryRecorder:
         if self.recording:
             await self.flush()
         self._stop()
+        FAILING.set(0)
         self._thread.shutdown()
         self.folder.unlock()
 
@@ -214,12 +215,8 @@ class HistoryRecorder:
         self._number = self._segment = 0
         self._queue, self._known, self._overlaid = [], {}, set()
         self.recording = True
-        RECORDING.set(1)
         for book in self._books:
             self._take_keyframe(book)
-        if self._failed:
-            self._failed = False
-            log.info("Recording books into %s again.", self.folder.root)
 
     def _fail(self, why: str) -> None:
         self._stop()
@@ -229,9 +226,9 @@ class HistoryRecorder:
         LOST.inc(len(self._queue))
         self.recording = False
         self._queue = []
-        RECORDING.set(0)
 
     def _report(self, why: str) -> None:
+        FAILING.set(1)
         if not self._failed:
             self._failed = True
             log.warning(
@@ -263,6 +260,10 @@ class HistoryRecorder:
             self._fail(getattr(error, "strerror", None) or str(error))
             return
         MESSAGES.inc(len(changes))
+        if self._failed:
+            self._failed = False
+            FAILING.set(0)
+            log.info("Recording books into %s again.", self.folder.root)
         offset_us = self._measured_offset_us()
         if abs(offset_us - self._offset_us) > CLOCK_STEP_US:
             self._fail("the clock of this machine was set")
