@@ -4,7 +4,8 @@ What depends on the exchange (its frames, numbers, checksums, lists, limits) is 
 exchange by the pure suites: tests/contract, tests/exchanges and tests/simulator/kit/test_faults.
 What depends on the socket, the feed and its recovery differs by kind of protocol, and is proven
 with one exchange of each kind. A test marked `over_sockets` runs with these; with all others it is
-marked `soak`, which `make soak` and the nightly workflow run.
+marked `soak`, which `make soak` and the nightly workflow run. The mark may name other exchanges,
+where others differ in what a test proves.
 """
 
 from collections.abc import Iterator
@@ -121,9 +122,10 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """Leave to the soak what another exchange of the same family stands for, and deal the rest."""
     for item in items:
-        if item.get_closest_marker("over_sockets"):
+        mark = item.get_closest_marker("over_sockets")
+        if mark:
             name = exchange_of(item)
-            if name is not None and name not in FAMILIES:
+            if name is not None and name not in (mark.args[0] if mark.args else FAMILIES):
                 item.add_marker(pytest.mark.soak)
     yield
     workers = int(getattr(config, "workerinput", {}).get("workercount", 1))

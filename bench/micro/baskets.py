@@ -4,7 +4,8 @@
 
 24 books, 50 levels a side, with the amount of each exchange: 8 in the view's quote, 8 that their
 exchanges' own conversion books convert, and 8 that share one. One book changes before each update;
-both views take turns.
+both views take turns. First the rates in use stand still; then the best levels of one conversion
+book change in every update, so that all that depends on it is converted again.
 """
 
 import statistics
@@ -28,6 +29,12 @@ def text(levels: list[tuple[str, str]]) -> bytes:
 
 def main() -> None:
     print("compiled" if COMPILED else "reference")
+    for moving in (False, True):
+        print("one rate book changes in every update" if moving else "rates stand still")
+        measure(moving=moving)
+
+
+def measure(*, moving: bool) -> None:
     names = [f"exchange{member}" for member in range(3 * EACH)]
     lives = [stream(1_000, 400 + member) for member in range(len(names))]
     books = [Book() for _ in names]
@@ -43,6 +50,12 @@ def main() -> None:
     for at in range(ROUNDS):
         member = at % len(books)
         books[member].apply(*lives[member][1][at // len(books)])
+        if moving:
+            size = str(40_000 + at % 2)
+            rates[0].replace(
+                text([(RATES[0][0][0], size), *RATES[0][1:]]),
+                text([(RATES[1][0][0], size), *RATES[1][1:]]),
+            )
         start = time.perf_counter_ns()
         plain.merge(books)
         plain.full(HEAD, TAIL)
@@ -60,10 +73,11 @@ def main() -> None:
         taken["gross"].append(middle - start)
         taken["basket"].append(end - middle)
         taken["of which conversion"].append(converted - middle)
-    medians = {name: statistics.median(times) / 1_000 for name, times in taken.items()}
-    for name, median in medians.items():
-        print(f"{name}: median {median:.1f} us")
-    print(f"basket / gross {medians['basket'] / medians['gross']:.2f}")
+    for figure in (statistics.median, statistics.mean):
+        found = {name: figure(times) / 1_000 for name, times in taken.items()}
+        costs = ", ".join(f"{name} {cost:.1f} us" for name, cost in found.items())
+        ratio = found["basket"] / found["gross"]
+        print(f"  {figure.__name__}: {costs}; basket / gross {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -458,6 +458,8 @@ export interface Coverage {
   floor: number | null;
   /** The part answered from the service's own collection, Unix ms. */
   collected?: { from: number; to: number };
+  /** Events of this type that answers never contain, and why. */
+  omitted?: string;
   /** In answers of several accounts. */
   account?: string;
 }

@@ -87,10 +87,21 @@ def fee_of(table: Mapping[str, str], exchange: str, symbol: str) -> str | None:
     return table.get(exchange, table.get(OTHERS)) if fee is None else fee
 
 
+def exchange_of(member: str) -> str:
+    """Return the exchange of a member of a view: of `kraken`, or of `kraken:USD`."""
+    return member.partition(":")[0]
+
+
+def symbol_of(member: str, symbol: str) -> str:
+    """Return the symbol of a member's book in a view of `symbol`: BTC/USD of `kraken:USD`."""
+    quote = member.partition(":")[2]
+    return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
+
+
 def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:
-    """Return the fees of these exchanges by name, so that equal fees are equal tables."""
+    """Return the fees of these members by name, so that equal fees are equal tables."""
     others = table.get(OTHERS)
-    found = {name: table.get(name, others) for name in sorted(names)}
+    found = {name: table.get(exchange_of(name), others) for name in sorted(names)}
     known = {name: fee for name, fee in found.items() if fee is not None}
     return ExchangeFees(TakerFees(known), tuple(name for name, fee in found.items() if fee is None))
 

@@ -61,6 +61,10 @@ class Reason(StrEnum):
     HALTED = "halted", "Trading of this instrument is suspended."
     NOT_LISTED = "not_listed", "The exchange no longer lists this instrument."
     UNKNOWN_FEE = "unknown_fee", "The fee table of the view has no fee for this exchange."
+    NO_CONVERSION = (
+        "no_conversion",
+        "None of the view's exchanges lists a pair that converts this book into the view's quote.",
+    )
     SWITCHED_OFF = "switched_off", "The operator of this service has disabled this exchange."
     NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
     IDENTITY_CONFLICT = (

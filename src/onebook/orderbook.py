@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook.clock import iso_ms
-from onebook.fees import fee_table, fees_of
+from onebook.fees import TakerFees, exchange_of, fee_of, fee_table, fees_of, symbol_of
 from onebook.fill import (
     AMOUNT,
     NOTIONAL,
@@ -37,7 +37,14 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
 NEEDS_SPLIT: Final = "A fill needs the amount of each exchange: open the book with split."
 
+NEEDS_SAME_FEES: Final = (
+    "Converted prices are after the fees of the book: open it with the fees of the route."
+)
 NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
+
+
+class HistoryMissing(LookupError):
+    """The history does not have the requested moment; the message says when it was recorded."""
 
 
 class MissingPackage(ImportError):
@@ -260,6 +267,16 @@ class OrderBookState:
             raise NotImplementedError
 
         @property
+        def conversions(self) -> tuple[ConversionReport, ...]:
+            """How books in other quotes are converted; empty without the option `quotes`."""
+            raise NotImplementedError
+
+        @property
+        def _fees(self) -> Mapping[str, str] | None:
+            """The fees that converted prices contain; None without."""
+            raise NotImplementedError
+
+        @property
         def horizon(self) -> Horizon:
             """The prices within which the levels of all shown exchanges are known.
 
@@ -368,7 +385,9 @@ class OrderBookState:
         """
         amounts, notionals = _sizes(direction, amount, notional)
         names, side = self._fill_side(direction)
-        known = fees_of(fee_table(fees), set(names).difference(exclude)).known
+        table = fee_table(fees)
+        self._require_conversion_fees(table)
+        known = member_fees(table, names, exclude)
         price = None if limit is None else size_of("limit", _size_text(limit))
         return routes(
             gross_side(side, direction, names, known, price),
@@ -420,6 +439,23 @@ class OrderBookState:
         scales = (self.price_scale, self.amount_scale) if exact else None
         return polars_frame(self._columns(exact), scales)
 
+    def _require_conversion_fees(self, fees: TakerFees) -> None:
+        """Check that converted prices are after the same fees as a route.
+
+        Raises:
+            ValueError: They are after others.
+        """
+        contained = self._fees or {}
+        for each in self.conversions:
+            books = [(exchange_of(name), symbol_of(name, self.symbol)) for name in each.members]
+            used = [pair for pair in books if fee_of(fees, *pair) is not None]
+            if not used:  # the route leaves its members out
+                continue
+            for pair in (*used, *((name, each.symbol) for name in each.exchanges)):
+                charged = fee_of(fees, *pair)
+                if charged is None or Decimal(charged) != Decimal(fee_of(contained, *pair) or 0):
+                    raise ValueError(NEEDS_SAME_FEES)
+
     # For subclasses to override
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
@@ -462,6 +498,13 @@ def _sizes(
         raise ValueError("Give either amount or notional.")
     amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
     return amounts, () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
+
+
+def member_fees(table: TakerFees, names: Iterable[str], exclude: Iterable[str]) -> TakerFees:
+    """Return the fees of the members of a route; an excluded exchange excludes all of its books."""
+    without = {*exclude}
+    taken = [name for name in names if without.isdisjoint((name, exchange_of(name)))]
+    return fees_of(table, taken).known
 
 
 def only_exchange(names: Sequence[str]) -> str:

@@ -323,6 +323,19 @@ async def test_a_database_that_is_locked(tmp_path):
             await asyncio.gather(reading, return_exceptions=True)
 
 
+@fires("OnebookHistoryFailing")
+async def test_a_history_that_cannot_be_written(tmp_path, caplog):
+    history = tmp_path / "history"
+    async with (
+        SimulatedExchanges(["okx"], rate_hz=20) as exchanges,
+        watched(tmp_path, exchanges.urls, history={"dir": history}) as (_, alerts),
+    ):
+        (history / "open").rename(tmp_path / "open")
+        (history / "open").write_text("not a folder")
+        await alerts.fires("OnebookHistoryFailing")
+        assert caplog.text.count("Books are not recorded") == 1
+
+
 # Clients
 
 

@@ -287,14 +287,9 @@ def test_each_way_of_noticing_a_loss_is_tried() -> None:
     assert {EXCHANGES[name].guard for name in STAND_FOR_ALL} == ways
 
 
+@pytest.mark.over_sockets(STAND_FOR_ALL)
 @pytest.mark.parametrize("toxic", CASES)
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in STAND_FOR_ALL else pytest.param(name, marks=pytest.mark.soak)
-        for name in EXCHANGES
-    ],
-)
+@pytest.mark.parametrize("name", EXCHANGES)
 async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str) -> None:
     case = CASES[toxic]
     if case.numbers and name in UNNUMBERED:

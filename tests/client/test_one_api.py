@@ -147,6 +147,75 @@ async def test_a_net_book_its_crossings_and_unknown_fees_are_equal_on_both(rig, 
         assert any(gross for gross in found[0][1]) == ("net" in chosen and "group" not in chosen)
 
 
+BASKET = {"quotes": ["USDC", "USD"], "split": True, "exchanges": ORDERED}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"fees": FEES, "net": True},
+        {"fees": {"*": "0", "kraken": "0.26"}},
+        {"fees": {"kraken": "0.26"}, "net": True, "group": "25"},
+    ],
+)
+async def test_a_basket_is_equal_on_both(rig, sources, chosen):
+    rig.simulated.step()
+    found = []
+    for source in sources:
+        extra = {} if source is onebook else {"ages": True, "coverage": True}
+        async with source.order_book(SYMBOL, depth=DEPTH, **BASKET, **chosen, **extra) as book:
+            left_out = {"okx"} if chosen.get("fees", {"*": "0"}).keys() == {"kraken"} else set()
+            await settled(book, lambda book=book, out=left_out: {*book.snapshot().stale} == out)
+            update = book.snapshot()
+            if left_out:
+                assert update.exchanges["okx"].reason == "unknown_fee"
+            steps = [each._replace(age_ms=each.age_ms >= 0) for each in update.conversions]
+            found.append((seen(update), steps))
+            route = {"amount": "2.5", "fees": FEES}
+            if chosen.get("fees") == FEES:
+                continue  # a net book of a service has no gross prices to route by
+            if source is onebook:
+                assert book.route("buy", **route).complete
+            elif "net" not in chosen:
+                with pytest.raises(ValueError, match="open it with the fees of the route"):
+                    book.route("buy", **route)
+    assert found[0] == found[1]
+    assert {step.symbol for step in found[0][1]} == {"USDC/USDT", "USDT/USD"}
+
+
+async def test_the_route_of_a_basket_pays_for_its_conversions_on_both(rig, sources):
+    rig.simulated.step()
+    fees = {"*": "0.1", "kraken": "0.05"}
+    for chosen in ({}, {"exclude": ["okx"]}, {"max_exchanges": 2}):
+        found = []
+        for source in sources:
+            # The library converts after the fees of the route, whatever those of the book.
+            opened = {} if source is onebook else {"fees": fees, "coverage": True}
+            async with source.order_book(SYMBOL, depth=500, **BASKET, **opened) as book:
+                await settled(book, lambda book=book: not book.snapshot().stale)
+                for way in ("buy", "sell"):
+                    route = book.route(way, amount="25", fees=fees, **chosen)
+                    free = book.route(way, amount="25", fees={"*": "0"}) if not opened else None
+                    found.append(route)
+                    if free is not None:
+                        assert (route.net > free.net) == (way == "buy")
+        assert found[:2] == found[2:]
+        converted = {name for route in found for name in route.split if ":" in name}
+        assert bool(converted) == ("max_exchanges" not in chosen)
+
+
+async def test_a_book_that_nothing_converts_is_left_out_on_both(rig, sources):
+    reasons = []
+    for source in sources:
+        options = {**BASKET, "exchanges": ["okx"], "ages": True, "coverage": True}
+        async with source.order_book(SYMBOL, **options) as book:
+            await settled(book, lambda book=book: book.snapshot().stale == ("okx:USD",))
+            reasons.append(book.snapshot().exchanges["okx:USD"])
+    assert reasons[0] == reasons[1]
+    assert reasons[0].reason == "no_conversion"
+
+
 @pytest.mark.parametrize(
     "chosen",
     [

@@ -85,7 +85,7 @@ def test_options_of_one_are_options_of_the_other_or_are_refused_in_a_sentence(na
     for client in (AsyncOnebook, Onebook):
         of_service = inspect.signature(getattr(client, name)).parameters
         theirs = (of_service.keys() - {"self", "options"}) | SubscribeOptions.__annotations__.keys()
-        assert theirs - ours == {"fill", "encoding", "quotes"}
+        assert theirs - ours == {"fill", "encoding"}
         assert ours - theirs == {"service", *LIBRARY_OPTIONS}
         for option in ("exchanges", "timeout_s", *({"merged"} & in_process.keys())):
             ends = {of_service[option].default, in_process[option].default}

@@ -65,7 +65,7 @@ class Run:
 
 async def test_every_example_prints_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(GUIDE) == 11
+    assert len(GUIDE) == 12
     async with SimulatedExchanges(NAMES, seed=2, rate_hz=20) as sim:
         for name, exchange in sim.exchanges().items():
             monkeypatch.setitem(exchanges.EXCHANGES, name, exchange)

@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 
 from core.conversions import World, decimals_of, expected, random_book
-from onebook.fees import TakerFees, fee_of
+from onebook.fees import TakerFees, exchange_of, fee_of, symbol_of
 from onebook.model import Health
 from onebook.streams import StreamKey, ViewOptions
-from onebook.streams.basket import conversion_steps, exchange_of, member_name, symbol_of
+from onebook.streams.basket import conversion_steps, member_name
 from onebook.streams.fill import fill_sizes
 
 from .test_streams import Rig

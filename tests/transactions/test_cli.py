@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 import typer
 from click.testing import Result
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from disks import filled, small_disk
@@ -29,7 +31,7 @@ from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AddressBans
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.endpoints import IP_BAN_S, IP_LIMIT
-from onebook.transactions.adapter import PendingExport
+from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport
 from onebook.transactions.export import FORMS
 from onebook.transactions.reconciliation import (
     Break,
@@ -439,6 +441,31 @@ def test_a_bar_that_waits_for_an_export_says_for_which() -> None:
     new = PendingExport("okx", "OKX", "2023 Q4", None)
     assert fetching.doing("OKX", 0.0, [new]) == "waiting for OKX's export of 2023 Q4"
     assert fetching.doing("OKX", 0.0, [made, new, new], now_ms=181_000) == f"{said} (2 more)"
+
+
+def test_the_coverage_of_several_accounts_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = Coverage("deposits", 0, 60_000, complete=True, reason=None, floor=None)
+    bybit = replace(alone, account="bybit")
+    okx = replace(alone, account="okx:treasury", omitted="Orders of banks are omitted.")
+    error = ErrorEntry("earn", "rate_limited", "Later.", None, retryable=True)
+
+    def shown(coverage: list[Coverage], errors: list[ErrorEntry]) -> list[list[str]]:
+        outcome = fetching.FetchOutcome(
+            count=0, rows=0, skipped=0, left_out=(), coverage=coverage, errors=errors,
+            verification=None,
+        )  # fmt: skip
+        command._show(outcome, None, UTC)
+        return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    lines = shown([bybit, okx], [replace(error, account="bybit")])
+    assert lines[0] == ["account", "transaction_type", "from", "to", "complete", "reason"]
+    assert [line[:2] for line in lines[1:]] == [
+        ["bybit", "deposits"], ["okx:treasury", "deposits"], ["bybit", "earn:"],
+        ["okx:treasury", "deposits:"], ["0", "records"],
+    ]  # fmt: skip
+    lines = shown([alone], [error])
+    assert lines[0] == ["transaction_type", "from", "to", "complete", "reason"]
+    assert [line[0] for line in lines[1:]] == ["deposits", "earn:", "0"]
 
 
 def test_a_proof_is_put_in_words() -> None:

@@ -215,7 +215,7 @@ async def _record_history(stack: AsyncExitStack, settings: Settings, books: Book
     if history.dir is None:
         return
     try:
-        from onebook.history.recorder import HistoryRecorder
+        from onebook.archive.recorder import HistoryRecorder
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("pyarrow"):
             raise

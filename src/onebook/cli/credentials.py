@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from onebook import config
 from onebook.cli.common import console, fail, print_table, reported, run
@@ -115,7 +116,7 @@ def set_credentials(
 
     The credentials are first verified with the exchange; if it rejects them, nothing is changed. A
     read-only key is sufficient. Scripts write the fields to standard input, one per line; an empty
-    line leaves an optional field out.
+    line leaves an optional field out, and the field that completes it then has no line.
 
     Example: onebook credentials set bybit --testnet
     """
@@ -125,8 +126,7 @@ def set_credentials(
     environment = environment_of(testnet=testnet, demo=demo)
     if entry.advice and sys.stdin.isatty():
         console.print(entry.advice, markup=False, highlight=False)  # wraps between words
-    fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
-    fields = {name: value for name, value in fields.items() if value}
+    fields = _fields(entry, rsa_key_file)
 
     async def work() -> None:
         credentials = Credentials(**fields)
@@ -345,6 +345,19 @@ def _asked(field: CredentialField) -> str:
     if not fits or (field.choices and text not in field.choices):
         raise InvalidRequest(f"Invalid {field.label}.")
     return text
+
+
+def _fields(entry: AdapterEntry, file: Path | None) -> dict[str, str]:
+    """Prompt for the fields of an exchange; without those that are left out."""
+    found: dict[str, str] = {}
+    for field in entry.fields:
+        if field.follows:
+            if field.follows not in found:
+                continue
+            field = replace(field, optional=False)
+        if value := _field(field, file):
+            found[field.name] = value
+    return found
 
 
 def _field(field: CredentialField, file: Path | None) -> str:

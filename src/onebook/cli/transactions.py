@@ -27,6 +27,7 @@ from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
 from onebook.client.follow import LiveTransaction
 from onebook.errors import InvalidRequest
+from onebook.transactions.adapter import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
@@ -343,8 +344,10 @@ def _range_ms(
 
 
 def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
+    joint = any(entry.account for entry in outcome.coverage)
     rows = (
         (
+            *([str(entry.account)] if joint else []),
             entry.transaction_type,
             "" if entry.from_ms is None else minute_in(zone, entry.from_ms),
             minute_in(zone, entry.to_ms),
@@ -353,16 +356,25 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
         )
         for entry in outcome.coverage
     )
-    print_table(("transaction_type", "from", "to", "complete", "reason"), rows)
+    columns = ("transaction_type", "from", "to", "complete", "reason")
+    print_table(("account", *columns) if joint else columns, rows)
     if zone is not UTC:
         rest = "" if output is None else "; the file uses UTC"
         typer.echo(f"Times in this table are in {zone}{rest}.")
     for error in outcome.errors:
-        typer.echo(f"{error.transaction_type}: {error.message}")
+        typer.echo(f"{_of_account(error)}{error.transaction_type}: {error.message}")
+    for entry in outcome.coverage:
+        if entry.omitted:
+            typer.echo(f"{_of_account(entry)}{entry.transaction_type}: {entry.omitted}")
     for sentence in _proof(outcome.verification):
         typer.echo(sentence)
     for sentence in _summary(outcome, output):
         typer.echo(sentence)
+
+
+def _of_account(entry: Coverage | ErrorEntry) -> str:
+    """The account of an entry of an answer for several accounts, as a prefix."""
+    return f"{entry.account} " if entry.account else ""
 
 
 def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:

@@ -15,13 +15,14 @@ from onebook.client.options import (
     named_exchanges,
 )
 from onebook.client.view import BookView
-from onebook.fees import fee_factors, fee_table, fees_of
+from onebook.fees import fee_factors, fee_table
 from onebook.fill import BUY, Direction, Fill
 from onebook.orderbook import (
     ALL,
     EXACT,
     BookLevel,
     Names,
+    member_fees,
     require_plain,
     sampled,
     symbols_of,
@@ -260,7 +261,7 @@ class ServiceBook(BookSession):
         )
         side = view.asks if direction == BUY else view.bids
         if held.fields.get("depth", DEPTH) <= len(side) < LEVELS_MAX:
-            known = fees_of(fee_table(fees), set(view.members).difference(without)).known
+            known = member_fees(fee_table(fees), view.members, without)
             if not is_settled(found, side, known, limit, rules or {}):
                 raise ValueError(
                     f"The {len(side)} subscribed levels do not settle this route: open the book "

@@ -144,6 +144,7 @@ class BookView(OrderBookState):
     times: BookTimes | None = None
     conversions: tuple[ConversionReport, ...] = ()
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
+    _fees: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
     _packed: PackedState | None = field(default=None, repr=False, compare=False)
     _made: tuple[str, ...] = field(default=MADE_WHEN_READ, repr=False, compare=False)
 
@@ -398,6 +399,7 @@ _REJECTIONS = {
     "symbol_not_traded": Reason.NOT_LISTED,
     "exchange_unavailable": Reason.UNREACHABLE,
     "unknown_fee": Reason.UNKNOWN_FEE,
+    "no_conversion": Reason.NO_CONVERSION,
 }
 
 

@@ -20,9 +20,11 @@ from onebook.fees import (
     PUBLISHED,
     PublishedFee,
     TakerFees,
+    exchange_of,
     fee_of,
     least_profit,
     named_table,
+    symbol_of,
 )
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
@@ -31,9 +33,7 @@ from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.basket import (
     ConversionStep,
     conversion_steps,
-    exchange_of,
     member_name,
-    symbol_of,
 )
 from onebook.streams.fill import FillSizes, fill_sizes
 from onebook.streams.options import (

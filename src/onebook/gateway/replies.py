@@ -876,6 +876,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "halted",
             "not_listed",
             "unknown_fee",
+            "no_conversion",
             "switched_off",
             "not_wanted",
             "identity_conflict",

@@ -22,6 +22,7 @@ from onebook.library.errors import (
     UnknownExchange,
     UnknownSymbol,
 )
+from onebook.library.history import history
 from onebook.library.replay import replay
 from onebook.library.update import BookSide, BookUpdate
 from onebook.model import Health, Reason
@@ -31,6 +32,7 @@ from onebook.orderbook import (
     BookTimes,
     ExchangeHealth,
     ExchangeTimes,
+    HistoryMissing,
     Horizon,
     MissingPackage,
     NetLevel,
@@ -54,6 +56,7 @@ __all__ = [
     "Fill",
     "FillPart",
     "Health",
+    "HistoryMissing",
     "Horizon",
     "MissingPackage",
     "NetLevel",
@@ -69,6 +72,7 @@ __all__ = [
     "StreamSettings",
     "UnknownExchange",
     "UnknownSymbol",
+    "history",
     "order_book",
     "order_books",
     "replay",

@@ -28,6 +28,7 @@ from onebook.library.update import BookUpdate
 from onebook.orderbook import Names, require_plain, sampled, symbols_of
 from onebook.proxies import proxy_setting
 from onebook.routes import Route, Rules
+from onebook.streams.basket import QUOTES_MAX
 from onebook.streams.fill import FILL_LEVELS_MAX
 from onebook.streams.options import BEST, CROSSING
 
@@ -36,7 +37,6 @@ TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 HINTS: Final = {  # for options that only a service has
     "fill": "; use update.fill, which prices any size",
-    "quotes": "; a service pools the books of several quote currencies",
 }
 NAMED_MAX: Final = 5  # symbols and exchanges listed in a repr
 
@@ -71,6 +71,7 @@ def order_book(
     fees: Mapping[str, str] | None = None,
     net: bool = False,
     crossings: str | None = None,
+    quotes: Iterable[str] = (),
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     proxy: str | None = None,
@@ -100,6 +101,11 @@ def order_book(
             Implies `split`.
         crossings: Report the pairs of exchanges of which one bids more than the other asks, after
             both fees, with at least this profit in percent, such as "0.05".
+        quotes: Quote currencies whose books are pooled into the symbol's own quote, such as
+            ["USDC", "USD"]; each price is converted through the live book of the two currencies,
+            with `fees` after the fee of that step. A converted book is named kraken:USD, and
+            `conversions` of an update has the rates. A book that nothing converts is not live, for
+            the reason `no_conversion`.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         proxy: Proxy of all connections, such as socks5://USER:PASSWORD@HOST:PORT or http://...;
@@ -130,6 +136,7 @@ def order_book(
             fees=fees,
             net=net,
             crossings=crossings,
+            quotes=quotes,
         ),
         timeout_s=timeout_s,
         record=record,
@@ -153,6 +160,7 @@ def order_books(
     fees: Mapping[str, str] | None = None,
     net: bool = False,
     crossings: str | None = None,
+    quotes: Iterable[str] = (),
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     proxy: str | None = None,
@@ -186,6 +194,7 @@ def order_books(
             fees=fees,
             net=net,
             crossings=crossings,
+            quotes=quotes,
         ),
         merged=merged,
         timeout_s=timeout_s,
@@ -226,6 +235,7 @@ def options_of(
     fees: Mapping[str, str] | None = None,
     net: bool = False,
     crossings: str | None = None,
+    quotes: Iterable[str] = (),
 ) -> BookOptions:
     """Check the options of a book.
 
@@ -261,7 +271,29 @@ def options_of(
         None if fees is None else _table(fees),
         net,
         None if crossings is None else _least(crossings),
+        _currencies(quotes),
     )
+
+
+def _currencies(quotes: Iterable[str]) -> tuple[str, ...]:
+    """Check quote currencies; returns them sorted.
+
+    Raises:
+        TypeError: It is not a list of texts.
+        ValueError: One is not a currency, or there are too many.
+    """
+    if isinstance(quotes, str) or not isinstance(quotes, Iterable):
+        raise TypeError(f'quotes must be a list such as ["USDC", "USD"], not {quotes!r}.')
+    given = [*quotes]
+    for each in given:
+        if not isinstance(each, str):
+            raise TypeError(f'quotes must be a list such as ["USDC", "USD"], not {given!r}.')
+        if not each.strip().isalnum():
+            raise ValueError(f"quotes must be currencies such as USDC, not {each!r}.")
+    found = {each.strip().upper() for each in given}
+    if len(found) > QUOTES_MAX:
+        raise ValueError(f"quotes has at most {QUOTES_MAX} currencies, not {len(found)}.")
+    return tuple(sorted(found))
 
 
 def _table(fees: Mapping[str, str]) -> TakerFees:
@@ -391,7 +423,9 @@ class OrderBooks:
             await stack.enter_async_context(engine)
             groups = [self.exchanges] if self._merged else [(name,) for name in self.exchanges]
             sources = [
-                engine.source(symbol, names, self._without_fee)
+                engine.basket(symbol, names, self._options, self._without_fee)
+                if self._options.quotes
+                else engine.source(symbol, names, self._without_fee)
                 for symbol in self.symbols
                 for names in groups
             ]
@@ -438,6 +472,19 @@ class OrderBooks:
 
     def _snapshots(self, options: BookOptions) -> list[BookUpdate]:
         return ReaderQueue(self._sources, options, self._opened().clock).snapshots()
+
+    def _whole(self, fees: TakerFees | None) -> BookUpdate:
+        """Return the best 500 levels of the first book; prices are converted after these fees."""
+        options = BookOptions(
+            FILL_LEVELS_MAX, None, split=True, interval_s=0.0, quotes=self._options.quotes
+        )
+        if not options.quotes:
+            return self._snapshots(options)[0]
+        engine, symbol = self._opened(), self.symbols[0]
+        without_fee = fees_without(fees, self.exchanges)
+        options = options._replace(fees=fees)
+        source = engine.peek_basket(symbol, self.exchanges, options, without_fee)
+        return ReaderQueue([source], options, engine.clock).snapshots()[0]
 
     def _opened(self) -> BookEngine:
         if self._engine is None:
@@ -487,8 +534,7 @@ class OrderBook(OrderBooks):
         Raises:
             ValueError: The size is not a positive decimal number.
         """
-        whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
-        (book,) = self._snapshots(whole)
+        book = self._whole(self._options.fees)
         return book.fill(direction, amount=amount, notional=notional)
 
     def route(
@@ -519,9 +565,9 @@ class OrderBook(OrderBooks):
 
         Raises:
             ValueError: A size, a fee or the limit is invalid.
+            UnknownExchange: The fee table has an unknown name.
         """
-        whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
-        (book,) = self._snapshots(whole)
+        book = self._whole(_table(fees))
         return book.route(
             direction,
             amount=amount,

@@ -21,7 +21,14 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
-from onebook.library.source import UNKNOWN_FEE, BookSource, ReaderQueue, Wiring
+from onebook.library.source import (
+    UNKNOWN_FEE,
+    BasketSource,
+    BookOptions,
+    BookSource,
+    ReaderQueue,
+    Wiring,
+)
 from onebook.model import Reason
 from onebook.orderbook import Names, exchange_texts, meant, near_exchanges
 from onebook.rest import Rest
@@ -154,6 +161,42 @@ class BookEngine:
                 self._look_up(source, name)
         return source
 
+    def basket(
+        self,
+        symbol: str,
+        names: Sequence[str],
+        options: BookOptions,
+        without_fee: Collection[str] = (),
+    ) -> BasketSource:
+        """Open the books of a symbol in several quotes, and those that convert them."""
+        source = self._basket(symbol, names, options, without_fee)
+        self._sources.append(source)
+        self._read_lists(source)
+        return source
+
+    def peek_basket(
+        self,
+        symbol: str,
+        names: Sequence[str],
+        options: BookOptions,
+        without_fee: Collection[str] = (),
+    ) -> BasketSource:
+        """Return a basket of the books that are open now; it opens none."""
+        source = self._basket(symbol, names, options, without_fee)
+        source.read_lists(self._absence)
+        source.refresh()
+        return source
+
+    def _basket(
+        self,
+        symbol: str,
+        names: Sequence[str],
+        options: BookOptions,
+        without_fee: Collection[str],
+    ) -> BasketSource:
+        now, lookup = self.clock.monotonic(), self.catalogue.instrument
+        return BasketSource(symbol, names, self.books, now, lookup, options, without_fee)
+
     async def first_books(self, timeout_s: float) -> None:
         """Wait until each source has a live book and has had time to show every exchange.
 
@@ -200,10 +243,10 @@ class BookEngine:
         for source in unlisted:
             near = self.catalogue.suggest(source.symbol)
             hint = f"Did you mean {', '.join(near)}?" if near else ""
-            for name in source.names:
+            for name in [*source.missing]:
                 source.miss(name, Reason.NOT_LISTED, hint)
             if len(unlisted) == len(self._sources):
-                names = ", ".join(source.names)
+                names = ", ".join(source.missing)
                 what = f"No exchange of {names} lists {source.symbol}. {hint}".rstrip()
                 raise UnknownSymbol(what, details={"near": near})
 
@@ -218,7 +261,9 @@ class BookEngine:
     def _listed(self, name: str) -> None:
         """Search a list for instruments after it was read, or record that it could not be read."""
         for source in self._sources:
-            if source.missing.get(name, UNKNOWN_FEE) != UNKNOWN_FEE:
+            if isinstance(source, BasketSource):
+                self._read_lists(source)
+            elif source.missing.get(name, UNKNOWN_FEE) != UNKNOWN_FEE:
                 self._look_up(source, name)
         self._stirred.set()
 
@@ -227,9 +272,25 @@ class BookEngine:
         if instrument is not None:
             self.supervisor.acquire(instrument)
             self._wiring.attach(source, instrument)
-        elif self.catalogue.loaded(name):
-            source.miss(name, Reason.NOT_LISTED, "")
-        elif problem := self.catalogue.problem(name):
-            source.miss(name, Reason.UNREACHABLE, f"{REST_UNREAD}: {problem}")
         else:
-            source.miss(name, Reason.SUBSCRIBING, REST_READING)
+            source.miss(name, *self._absence(name))
+
+    def _absence(self, name: str) -> tuple[Reason, str]:
+        """Return why an exchange has no instrument."""
+        if self.catalogue.loaded(name):
+            return Reason.NOT_LISTED, ""
+        if problem := self.catalogue.problem(name):
+            return Reason.UNREACHABLE, f"{REST_UNREAD}: {problem}"
+        return Reason.SUBSCRIBING, REST_READING
+
+    def _read_lists(self, source: BasketSource) -> None:
+        """Open the books that a basket needs now, and close those it no longer needs."""
+        needed = source.read_lists(self._absence)
+        for instrument in needed - source.followed:
+            self.supervisor.acquire(instrument)
+            self._wiring.follow(source, instrument)
+        for instrument in source.followed - needed:
+            self._wiring.unfollow(source, instrument)
+            self.supervisor.release(instrument)
+        source.followed = needed
+        source.refresh()

@@ -42,14 +42,12 @@ def history(
         ValueError: An option is out of range.
     """
     try:
-        from onebook.history.folder import HistoryFolder
-        from onebook.history.reader import books_at
+        from onebook.archive.folder import HistoryFolder
+        from onebook.archive.reader import books_at
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("pyarrow"):
             raise
-        raise MissingPackage(
-            'Reading a history needs pyarrow: pip install "onebook[history]".'
-        ) from None
+        raise MissingPackage(NEEDS_PYARROW) from None
     wanted = None if exchanges is None else names_of(exchanges)
     at_us = microseconds_of(at)
     past = books_at(HistoryFolder(Path(folder)), symbol, at_us, wanted)

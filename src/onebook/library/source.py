@@ -26,7 +26,8 @@ from onebook.library.update import (
     Observed,
 )
 from onebook.model import Health, Instrument, Reason
-from onebook.orderbook import BookTimes
+from onebook.orderbook import BookTimes, ConversionReport
+from onebook.streams.basket import BasketMembers, Lookup, conversion_steps, member_name
 from onebook.streams.crossings import CrossingView
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
@@ -34,7 +35,13 @@ from onebook.streams.options import BEST, CROSSING
 from onebook.streams.stream import Opening
 
 # A book that is offline for one of these reasons will not return soon.
-SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED, Reason.UNKNOWN_FEE)
+SETTLED: Final = (
+    Reason.HALTED,
+    Reason.NOT_LISTED,
+    Reason.REFUSED,
+    Reason.UNKNOWN_FEE,
+    Reason.NO_CONVERSION,
+)
 UNKNOWN_FEE: Final = (Reason.UNKNOWN_FEE, "")  # of an exchange that takes no part
 
 
@@ -43,8 +50,8 @@ class BookOptions(NamedTuple):
 
     Levels per side, price step, amounts by exchange, minimum interval, distance from the mid in
     basis points, "best" or "crossing" if only their changes are updates, whether updates have
-    times, taker fees by exchange, whether prices are after fees, and the minimum profit of
-    crossings in percent.
+    times, taker fees by exchange, whether prices are after fees, the minimum profit of
+    crossings in percent, and the quote currencies of pooled books.
     """
 
     depth: int
@@ -57,6 +64,7 @@ class BookOptions(NamedTuple):
     fees: TakerFees | None = None
     net: bool = False
     crossings: str | None = None
+    quotes: tuple[str, ...] = ()
 
 
 class BookSource:
@@ -135,6 +143,28 @@ class BookSource:
             each.state is Health.OFFLINE and each.reason in SETTLED for each in self.conditions
         )
 
+    def percents(self, fees: TakerFees) -> list[str]:
+        """Return the fee of each member; one without a fee has no instrument, so it is unused."""
+        known = fees_of(fees, self.names).known
+        return [known.get(name, "0") for name in self.names]
+
+    def changes(self) -> int:
+        """Return the number of changes of the shown books."""
+        return sum([book.changes for book in self.members.books])
+
+    def observed(self, now: float) -> tuple[list[Observed], int]:
+        """Return what was last known of the shown books, and the number of their changes."""
+        observed: list[Observed] = []
+        changes = 0
+        for book in self.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
+            observed.append((book.updated_at, book.core.horizon(book.window)))
+            changes += book.changes
+        return observed, changes
+
+    def conversions(self, now: float) -> tuple[ConversionReport, ...]:
+        """Return how books in other quotes are converted."""
+        return ()
+
     def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None
         if book is None:
@@ -144,6 +174,135 @@ class BookSource:
         shown = self.members.shows(book)
         state, why, detail = condition(book, shown=shown)
         return ExchangeCondition(name, state, shown, why, detail)
+
+
+class BasketSource(BookSource):
+    """The books of a symbol in several quote currencies, as far as the lists read show them.
+
+    `names` are the members of the basket (`streams.basket`), and change when lists arrive;
+    `missing` has the exchanges without a member, and the books that nothing converts.
+
+    Args:
+        symbol: The pair, in the quote that the others are converted into.
+        exchanges: The exchanges, in the order of the update.
+        books: The open books.
+        opened_at: Monotonic seconds.
+        lookup: Returns the instrument of an exchange and a symbol.
+        options: `quotes`, `fees` and `net` decide how books are converted.
+        without_fee: Exchanges that take no part, because the fee table has no fee for them.
+    """
+
+    members: BasketMembers
+
+    def __init__(
+        self,
+        symbol: str,
+        exchanges: Sequence[str],
+        books: Books,
+        opened_at: float,
+        lookup: Lookup,
+        options: BookOptions,
+        without_fee: Collection[str] = (),
+    ) -> None:
+        super().__init__(symbol, (), books, opened_at)
+        self.exchanges = tuple(exchanges)
+        self.followed: set[Instrument] = set()  # whose books are open for this source
+        self._lookup = lookup
+        self._options = options
+        self._without_fee = frozenset(without_fee)
+        self.members = self._members()
+
+    def read_lists(self, absence: Callable[[str], tuple[Reason, str]]) -> set[Instrument]:
+        """Find the members in the lists read so far; return the instruments that they need.
+
+        `absence` returns why an exchange has no member.
+        """
+        base, _, own = self.symbol.partition("/")
+        symbols = {quote: f"{base}/{quote}" for quote in (own, *self._options.quotes)}
+        names: list[str] = []
+        self.missing = {}
+        for exchange in self.exchanges:
+            found = [
+                member_name(exchange, quote, own)
+                for quote, symbol in symbols.items()
+                if self._lookup(exchange, symbol) is not None
+            ]
+            if exchange in self._without_fee:
+                self.missing[exchange] = UNKNOWN_FEE
+            elif found:
+                names += found
+            else:
+                self.missing[exchange] = absence(exchange)
+        converted = {
+            each
+            for step in conversion_steps(names, self.symbol, self._usable)
+            for each in step.members
+        }
+        lost = [each for each in names if ":" in each and each not in converted]
+        self.missing |= dict.fromkeys(lost, (Reason.NO_CONVERSION, ""))
+        self.names = tuple(each for each in names if each not in lost)
+        self.naming = Naming(self.names)
+        self.members = self._members()
+        self.instruments = self.members.instruments
+        return set(self.members.needed())
+
+    def refresh(self) -> None:
+        """Refresh which books may be shown, and notify all readers."""
+        super().refresh()
+        self.conditions += tuple(
+            ExchangeCondition(
+                name,
+                Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE,
+                False,
+                reason,
+                detail,
+            )
+            for name, (reason, detail) in self.missing.items()
+        )
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether no exchange lists the symbol in any of the quotes."""
+        reasons = {reason for reason, _ in self.missing.values()}
+        return (
+            not self.names
+            and Reason.NOT_LISTED in reasons
+            and reasons <= {Reason.NOT_LISTED, Reason.UNKNOWN_FEE}
+        )
+
+    def observed(self, now: float) -> tuple[list[Observed], int]:
+        """Return ages and horizons in the view's quote; a conversion may be the older part."""
+        members = self.members
+        observed = [
+            (now - members.age_ms(name, now) / 1_000, members.horizon_of(name, book))
+            for name, book in zip(members.shown, members.books, strict=True)
+        ]
+        return observed, self.changes()
+
+    def changes(self) -> int:
+        """Return the number of changes of the shown books and of those that convert them."""
+        members = self.members
+        books = [*members.books, *(book for each in members.steps for book in each.books.books)]
+        return sum(book.changes for book in dict.fromkeys(books))
+
+    def conversions(self, now: float) -> tuple[ConversionReport, ...]:
+        """Return how books in other quotes are converted, as of the last merge."""
+        return tuple(each.report(now) for each in self.members.steps)
+
+    def _usable(self, exchange: str, symbol: str) -> bool:
+        return exchange not in self._without_fee and self._lookup(exchange, symbol) is not None
+
+    def _members(self) -> BasketMembers:
+        # Of every level, because each update has the horizons.
+        options = self._options
+        return BasketMembers(self.names, self.symbol, self._lookup, options.fees, net=options.net)
+
+    def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
+        book = self._books.get(instrument) if instrument is not None else None
+        if book is None:
+            return super()._condition(name, instrument)
+        state, why, detail = self.members.state_of(name, book)
+        return ExchangeCondition(name, state, name in self.members.shown, why, detail)
 
 
 class BookReader:
@@ -156,14 +315,17 @@ class BookReader:
         self._number = 0
         self._changes = 0  # number of changes of the shown books at the last merge
         self._conditions: tuple[ExchangeCondition, ...] | None = None
+        self._options = options
         self._on = options.on
         self._times = options.times
         self._top = b""  # the best levels of the last merge
-        percents: list[str] | None = None
-        if options.fees is not None:
-            known = fees_of(options.fees, source.names).known
-            # An exchange without a fee has no instrument, so that its factor is never used.
-            percents = [known.get(name, "0") for name in source.names]
+        self._open_view()
+
+    def _open_view(self) -> None:
+        """Make the views of the source's members, which may have changed."""
+        source, options = self.source, self._options
+        self._names = source.names
+        percents = None if options.fees is None else source.percents(options.fees)
         self._net: NetTerms | None = None
         self._crossings: CrossingView | None = None
         if percents is not None and options.net:
@@ -180,11 +342,19 @@ class BookReader:
             fees=percents if options.net else None,
         )
 
+    def _merge(self) -> bool:
+        """Merge the current books; returns whether the view changed."""
+        source = self.source
+        if source.names is not self._names:
+            self._open_view()
+        source.members.prepare()
+        return self._view.merge(source.members.cores)
+
     def read(self, time_us: int, now: float) -> BookUpdate | None:
         """Merge the current books; None if nothing shown has changed since the last update."""
         source = self.source
         source.clean.add(self)
-        changed = self._view.merge(source.members.cores)
+        changed = self._merge()
         if self._on == BEST and changed:
             before, self._top = self._top, self._view.top()
             changed = self._top != before
@@ -192,7 +362,7 @@ class BookReader:
             crossed = self._crossings.merge(source.members)
             changed = crossed if self._on == CROSSING else changed or crossed
         if not changed and source.conditions is self._conditions:
-            self._changes = sum([book.changes for book in source.members.books])
+            self._changes = source.changes()
             return None
         self._number += 1
         self.read_at = now
@@ -200,7 +370,7 @@ class BookReader:
 
     def peek(self, time_us: int, now: float) -> BookUpdate:
         """Merge the current books, changed or not."""
-        self._view.merge(self.source.members.cores)
+        self._merge()
         if self._crossings is not None:
             self._crossings.merge(self.source.members)
         return self._update(time_us, now)
@@ -210,11 +380,7 @@ class BookReader:
         conditions = source.conditions
         same_books = conditions is self._conditions
         self._conditions = conditions
-        observed: list[Observed] = []
-        changes = 0
-        for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
-            observed.append((book.updated_at, book.core.horizon(book.window)))
-            changes += book.changes
+        observed, changes = source.observed(now)
         skipped = max(0, changes - self._changes - 1) if same_books else 0
         self._changes = changes
         levels = self._view.levels()
@@ -234,12 +400,12 @@ class BookReader:
             self._times_of(time_us, now) if self._times else None,
             () if self._crossings is None else self._crossings.reports(source.members, now),
             self._net,
+            source.conversions(now),
+            self._options.fees,
         )
 
     def _times_of(self, time_us: int, now: float) -> BookTimes:
-        books = self.source.members.books
-        exchanges = {book.instrument.exchange: book.times(time_us, now) for book in books}
-        return BookTimes(time_us, None, exchanges)
+        return self.source.members.times(time_us, now)
 
     def leave(self) -> None:
         """Detach from the source, whose changes then no longer notify this reader."""
@@ -462,8 +628,20 @@ class Wiring:
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
         """Add an instrument, whose book is open, to a source."""
-        self._sources[instrument] = (*self._sources.get(instrument, ()), source)
+        self.follow(source, instrument)
         source.join(instrument)
+
+    def follow(self, source: BookSource, instrument: Instrument) -> None:
+        """Notify a source of the changes of a book."""
+        self._sources[instrument] = (*self._sources.get(instrument, ()), source)
+
+    def unfollow(self, source: BookSource, instrument: Instrument) -> None:
+        """Notify a source no longer of the changes of a book."""
+        others = tuple(each for each in self._sources.get(instrument, ()) if each is not source)
+        if others:
+            self._sources[instrument] = others
+        else:
+            self._sources.pop(instrument, None)
 
     def stop(self) -> None:
         """Remove the callbacks."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, LevelRow, Levels
 from onebook.crossings import CrossingReport
+from onebook.fees import TakerFees
 from onebook.fill import BookEnds, Direction, FillSide, bits
 from onebook.model import Health, Reason
 from onebook.orderbook import (
@@ -23,6 +24,7 @@ from onebook.orderbook import (
     BookLevels,
     BookProblem,
     BookTimes,
+    ConversionReport,
     ExchangeHealth,
     Horizon,
     NetLevel,
@@ -288,7 +290,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     replay: by the recording's). `skipped` is the number of states of the book between this update
     and the previous one, which the reader did not see. `times` is None unless requested.
     `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
-    `crossings` are empty unless requested; in a snapshot, each has just begun.
+    `crossings` are empty unless requested; in a snapshot, each has just begun. `conversions` are
+    `ConversionReport`s, with the option `quotes`.
     """
 
     symbol: str
@@ -305,6 +308,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     times: BookTimes | None = None
     crossings: tuple[CrossingReport, ...] = ()
     _net: NetTerms | None = None
+    conversions: tuple[ConversionReport, ...] = ()
+    _fees: TakerFees | None = None
 
     def __repr__(self) -> str:
         best = " / ".join(

@@ -8,19 +8,22 @@ step. A member is shown while its book and its conversion are live.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 import msgspec
 
 from onebook.books import Books, LiveBook
 from onebook.core import LEVELS_MAX, Book, Conversion
-from onebook.fees import fee_of
+from onebook.fees import exchange_of, fee_of, symbol_of
 from onebook.model import Health, Instrument, Reason
+from onebook.orderbook import ConversionReport
 from onebook.streams.identity import CONFLICT
 from onebook.streams.members import StreamMembers, age_of, condition
 
 QUOTES_MAX: Final = 8  # quote currencies of a view, besides its own
 _json: Final = msgspec.json.encode
+_read_top: Final = msgspec.json.Decoder(dict[str, tuple[Decimal, Decimal] | None]).decode
 
 Listed = Callable[[str, str], bool]  # whether an exchange lists a symbol
 Lookup = Callable[[str, str], Instrument | None]  # by exchange and symbol
@@ -29,17 +32,6 @@ Lookup = Callable[[str, str], Instrument | None]  # by exchange and symbol
 def member_name(exchange: str, quote: str, own: str) -> str:
     """Return the name of an exchange's book in a quote currency; `own` is the view's quote."""
     return exchange if quote == own else f"{exchange}:{quote}"
-
-
-def exchange_of(member: str) -> str:
-    """Return the exchange of a member."""
-    return member.partition(":")[0]
-
-
-def symbol_of(member: str, symbol: str) -> str:
-    """Return the symbol of a member's book in a view of `symbol`."""
-    quote = member.partition(":")[2]
-    return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
 
 
 def percents_of(fees: Mapping[str, str], members: Sequence[str], symbol: str) -> list[str]:
@@ -178,6 +170,20 @@ class StepBooks:
                 age,
                 _json(self.reason),
             )
+        )
+
+    def report(self, now: float) -> ConversionReport:
+        """Return the conversion as of its last use."""
+        top = _read_top(b"{%b}" % self.top())
+        return ConversionReport(
+            self.step.symbol,
+            self.step.members,
+            tuple(self.books.shown),
+            tuple(self.books.names[at] for at in self.books.stale),
+            top["bid"],
+            top["ask"],
+            self.age_ms(now) if self.books.live else None,
+            self.reason,
         )
 
 

@@ -7,9 +7,8 @@ import msgspec
 
 from onebook.core import View
 from onebook.crossings import Crossing, CrossingReport, crossings
-from onebook.fees import fee_factors
+from onebook.fees import exchange_of, fee_factors
 from onebook.fill import BUY, SELL, decimal_text
-from onebook.streams.basket import exchange_of
 from onebook.streams.fill import route_side
 from onebook.streams.members import StreamMembers
 from onebook.transfers import Transferable, Transfers, no_transfers, transferable

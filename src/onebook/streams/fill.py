@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onebook.core import DEPTH_MAX, LEVEL_FORM, MEMBERS_MAX, Levels, View
-from onebook.fees import fee_factors
+from onebook.fees import exchange_of, fee_factors
 from onebook.fill import (
     AMOUNT,
     BUY,
@@ -29,7 +29,6 @@ from onebook.fill import (
     size_texts,
 )
 from onebook.routes import Order, Route, RouteSide, Rules, routes
-from onebook.streams.basket import exchange_of
 from onebook.streams.members import StreamMembers
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription

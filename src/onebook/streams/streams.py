@@ -25,8 +25,9 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
+from onebook.fees import exchange_of, symbol_of
 from onebook.model import Health, Instrument, Reason
-from onebook.streams.basket import BasketMembers, exchange_of, symbol_of
+from onebook.streams.basket import BasketMembers
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
 from onebook.streams.stream import BookRequest, Stream, StreamKey, members_of

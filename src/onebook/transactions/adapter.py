@@ -99,6 +99,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
         complete: Whether the whole requested range is covered.
         reason: Machine-readable reason why the coverage is incomplete.
         floor: Unix ms before which the exchange keeps nothing; null if no limit is known.
+        omitted: Events of this type that answers never contain, and why: `complete` excludes them.
     """
 
     transaction_type: str
@@ -109,6 +110,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     floor: int | None
     account: str | UnsetType = UNSET  # in answers for several accounts
     collected: CollectedPart | UnsetType = UNSET  # if a part was collected before
+    omitted: str | UnsetType = UNSET
 
 
 class ErrorEntry(Struct, frozen=True):
@@ -254,6 +256,7 @@ class CredentialField(Struct, frozen=True):
         optional: Whether it may be empty, such as a second key for another product.
         secret: Whether it is hidden in prompts and outputs.
         choices: The only permitted values; any value if empty.
+        follows: The field that it completes: required with that field, and not requested without.
     """
 
     name: str
@@ -262,6 +265,7 @@ class CredentialField(Struct, frozen=True):
     optional: bool = False
     secret: bool = True
     choices: tuple[str, ...] = ()
+    follows: str = ""
 
 
 KEY_FIELD: Final = CredentialField("api_key", "API key")
@@ -286,6 +290,7 @@ class AdapterEntry(Struct, frozen=True):
         singular: The documented singular of its types, where it differs from the type.
         fields: The fields of its credentials; always includes `api_key` and `secret`.
         advice: The permissions that the operator should give the key, in a sentence or two.
+        omitted: Events of a type that answers never contain, and why, in a sentence or two.
     """
 
     name: str
@@ -298,6 +303,7 @@ class AdapterEntry(Struct, frozen=True):
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     advice: str = ""
+    omitted: Mapping[str, str] = {}
 
     def body(self) -> dict[str, Any]:
         """Its documented entry in the list of exchanges."""
@@ -356,6 +362,9 @@ class Source(Struct, frozen=True, kw_only=True):
             return them as `EventRow`, and `JoiningReader.join` builds records from them. 0: each
             row is an event.
         joint: Sources with the same `joint` are joined with each other; their `join_ms` is equal.
+            Also for queries that may return the same events: they are deduplicated by id, and all
+            stop at a failure of one, because a retry would return events again that another one
+            has delivered.
         branched: Whether it consists of several queries whose names are found at run time, such as
             wallets or symbols; see `BranchingReader`. Each branch is walked separately.
         branch: The name of such a query.

@@ -676,13 +676,17 @@ class Run:
 
     def coverage(self) -> list[Coverage]:
         """Coverage of the range, by type."""
-        return coverage_of(
+        entries = coverage_of(
             self.query,
             self._parts,
             last=self._last,
             stopped=self._stopped,
             top_ms=self._top_ms,
         )
+        omitted = self._adapter.entry.omitted
+        return [
+            replace(entry, omitted=omitted.get(entry.transaction_type, UNSET)) for entry in entries
+        ]
 
     def coverage_of_parts(self) -> dict[str, Coverage]:
         """Coverage of the range by query; see `part_name`."""

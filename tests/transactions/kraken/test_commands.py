@@ -10,6 +10,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from onebook.cli import credentials
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
 from onebook.model import DAY_MS
@@ -19,6 +20,7 @@ from onebook.simulator.accounts.kraken import (
     SimulatedKraken,
     SimulatedKrakenKey,
 )
+from onebook.transactions.adapter import CredentialField
 from transactions.bybit_support import Served
 from transactions.kraken_support import KEY
 
@@ -56,7 +58,7 @@ def command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comman
 
 def typed(api_key: str, secret: str = KEY.secret) -> str:
     """The answers to the prompts: no key of Kraken Futures."""
-    return f"{api_key}\n{secret}\n\n\n"
+    return f"{api_key}\n{secret}\n\n"
 
 
 def test_a_key_that_only_reads_is_stored_and_checked(command: Command) -> None:
@@ -65,6 +67,24 @@ def test_a_key_that_only_reads_is_stored_and_checked(command: Command) -> None:
     assert KEY.secret not in done.output
     assert command("credentials", "check", "kraken").exit_code == 0
     assert command("transactions", "forget", "kraken", "--yes").exit_code == 0
+
+
+def test_a_second_key_is_asked_for_whole_or_not_at_all(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = command("credentials", "set", "kraken", typed=typed(KEY.api_key)[:-1] + "futures\n\n")
+    assert half.exit_code == 2
+    assert half.stderr == "error: Invalid Futures private key.\n"
+    labels = []
+    ask = credentials._asked
+
+    def asked(field: CredentialField) -> str:
+        labels.append(field.label)
+        return ask(field)
+
+    monkeypatch.setattr(credentials, "_asked", asked)
+    assert command("credentials", "set", "kraken", typed=typed(KEY.api_key)).exit_code == 0
+    assert labels == ["API key", "Private key", "Futures API key (empty: no futures)"]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_a_demo_account_has_its_trading_account_alone() -> None:
     assert not any(each["type"] == "deposits" for each in answer["transactions"])
 
 
-def test_what_is_no_record_is_named_as_unproven() -> None:
+def test_what_is_no_record_is_named_by_coverage_and_proof() -> None:
     """Failed orders of banks move nothing; earnings of savings are in no ledger until redeemed."""
     account = OkxAccount(HISTORY)
     failed = [row for row in account.lists["fiat"] if row.state == "failed"]
@@ -164,6 +164,12 @@ def test_what_is_no_record_is_named_as_unproven() -> None:
     named = {each["what"] for each in summary["verification"]["unproven"]}
     assert "orders of banks that are pending, failed or cancelled" in named
     assert "earnings of Simple Earn before they are redeemed" in named
+    omitted = {each["transaction_type"]: each.get("omitted", "") for each in summary["coverage"]}
+    assert {kind for kind, sentence in omitted.items() if "Orders of banks" in sentence} == {
+        "deposits", "withdrawals",
+    }  # fmt: skip
+    assert {kind for kind, sentence in omitted.items() if "Simple Earn" in sentence} == {"earn"}
     _, summary = run(all_of(OkxWorld(account), "trades", verify=True))
     named = {each["what"] for each in summary["verification"]["unproven"]}
     assert not any("banks" in each or "Earn" in each for each in named)
+    assert not any("omitted" in each for each in summary["coverage"])

@@ -456,10 +456,15 @@ _ENDPOINTS: Final = (
         category="spot",
         permission=SPOT_PERMISSION,
     ),
-    _executions("linear_fills", "futures_linear", "linear", page_rows_least=50),
-    # It is undocumented whether the query above includes USDC contracts; duplicates are dropped by
-    # id.
-    _executions("linear_usdc_fills", "futures_linear", "linear", ("settleCoin", "USDC")),
+    # It is undocumented whether the first query includes USDC contracts. Their outlet drops
+    # duplicates by id, and stops both at a failure of one: a retry would deliver fills again.
+    _executions(
+        "linear_fills", "futures_linear", "linear", joint="linear_fills", page_rows_least=50
+    ),
+    _executions(
+        "linear_usdc_fills", "futures_linear", "linear", ("settleCoin", "USDC"),
+        joint="linear_fills",
+    ),
     _closed_pnl("linear_closed_pnl", "futures_linear", "linear"),
     _deliveries("linear_deliveries", "futures_linear", "linear"),
     Endpoint(

@@ -239,6 +239,8 @@ ENTRY: Final = AdapterEntry(
         KEY_FIELD,
         replace(SECRET_FIELD, label="Private key"),
         CredentialField(FUTURES_KEY, "Futures API key (empty: no futures)", optional=True),
-        CredentialField(FUTURES_SECRET, "Futures private key", optional=True),
+        CredentialField(
+            FUTURES_SECRET, "Futures private key", optional=True, follows=FUTURES_KEY
+        ),
     ),
 )  # fmt: skip

@@ -231,6 +231,15 @@ HOSTS: Final = {
     US: "https://us.okx.com",
 }
 
+_BANK_ORDERS: Final = (
+    "Orders of banks that are pending, failed or cancelled are omitted: they moved nothing, and OKX"
+    " has no bill of them."
+)
+_SAVINGS: Final = (
+    "Earnings of Simple Earn before they are redeemed are omitted: OKX lists them for a month,"
+    " without ids or balances."
+)
+
 ENTRY: Final = AdapterEntry(
     name="okx",
     display="OKX",
@@ -256,6 +265,7 @@ ENTRY: Final = AdapterEntry(
     ),
     hosts={Environment.MAINNET: HOSTS, Environment.DEMO: HOSTS},
     bookkeeping=BOOKKEEPING,
+    omitted=dict.fromkeys((DEPOSITS, WITHDRAWALS), _BANK_ORDERS) | {EARN: _SAVINGS},
     singular={
         TRADES: "trade",
         CONVERSIONS: "conversion",

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from onebook.archive.format import DICTIONARIES, ENCODINGS, SCHEMA
 from onebook.files import try_lock
-from onebook.history.format import DICTIONARIES, ENCODINGS, SCHEMA
 
 HOUR_US: Final = 3_600_000_000
 ROW_GROUP_ROWS: Final = 65_536

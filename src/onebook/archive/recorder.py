@@ -13,16 +13,16 @@ from typing import Any, Final, Self
 
 from prometheus_client import Counter, Gauge
 
+from onebook.archive.folder import HOUR_US, HistoryFolder, Segment
+from onebook.archive.format import HistoryKind, HistoryMessage, table_of
 from onebook.books import LIVE, Books, LiveBook
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.core import LevelShape
 from onebook.core.types import SCALE_MAX, LevelError
 from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, microseconds
-from onebook.history.folder import HOUR_US, HistoryFolder, Segment
-from onebook.history.format import HistoryKind, HistoryMessage, table_of
 from onebook.model import Health, Instrument
 
-log = logging.getLogger("onebook.history")
+log = logging.getLogger("onebook.archive")
 
 FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
 KEYFRAME_S: Final = 60.0
@@ -35,7 +35,7 @@ DAY_US: Final = 24 * HOUR_US
 
 MESSAGES: Final = Counter("onebook_history_messages", "Messages of books written to the history.")
 LOST: Final = Counter("onebook_history_lost", "Messages of books missing from the history.")
-RECORDING: Final = Gauge("onebook_history_recording", "1 while books are recorded, otherwise 0.")
+FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
 
 Change = tuple[HistoryKind, LiveBook, float, Any, int, int, Any]
 
@@ -61,14 +61,14 @@ class HistoryRecorder:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._books = books
-        self._folder = HistoryFolder(root)
+        self.folder = HistoryFolder(root)
         self._keep_days, self._keep_bytes = keep_days, keep_bytes
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "history")
         self._queue: list[Change] = []
         self._known: dict[LiveBook, float] = {}  # when the last keyframe was taken
         self._overlaid: set[LiveBook] = set()
-        self._recording = False
+        self.recording = False
         self._failed = False  # and logged
         self._run = self._number = self._segment = 0
         self._offset_us = self._last_us = self._start_us = 0
@@ -79,7 +79,7 @@ class HistoryRecorder:
         )
 
     async def __aenter__(self) -> Self:
-        await self._begin()
+        await self.begin()
         self._task = asyncio.create_task(self._keep_recording(), name="history")
         return self
 
@@ -87,26 +87,27 @@ class HistoryRecorder:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._recording:
+        if self.recording:
             await self.flush()
         self._stop()
+        FAILING.set(0)
         self._thread.shutdown()
-        self._folder.unlock()
+        self.folder.unlock()
 
     async def _keep_recording(self) -> None:
         while True:
-            await self._clock.sleep(FLUSH_S if self._recording else RETRY_S)
-            if self._recording:
-                self._take_keyframes()
+            await self._clock.sleep(FLUSH_S if self.recording else RETRY_S)
+            if self.recording:
+                self.take_keyframes()
                 await self.flush()
             else:
-                await self._begin()
+                await self.begin()
 
     # On the event loop, for each change
 
     def _applied(self, book: LiveBook, output: Snapshot | Delta | TopOfBook, now: float) -> None:
         """Queue what was applied to a live book (the hot path)."""
-        if not self._recording or not self._knows(book):
+        if not self.recording or not self._knows(book):
             return
         core = book.core
         if type(output) is Delta:
@@ -133,14 +134,14 @@ class HistoryRecorder:
             self._uncover(book, now)
 
     def _health_changed(self, book: LiveBook, previous: Health) -> None:
-        if self._recording and self._knows(book):
+        if self.recording and self._knows(book):
             self._overlaid.discard(book)
             self._put((HistoryKind.HEALTH, book, self._clock.monotonic(), None, 0, 0, _state(book)))
             if self._books.get(book.instrument) is not book:
                 self._known.pop(book, None)
 
     def _marked(self, book: LiveBook) -> None:
-        if self._recording and self._knows(book):
+        if self.recording and self._knows(book):
             self._put((HistoryKind.HEALTH, book, self._clock.monotonic(), None, 0, 0, _state(book)))
 
     def _put(self, change: Change) -> None:
@@ -182,7 +183,7 @@ class HistoryRecorder:
         if core.overlaid:
             self._cover(book, now)
 
-    def _take_keyframes(self) -> None:
+    def take_keyframes(self) -> None:
         """Take due keyframes, and forget closed books."""
         now = self._clock.monotonic()
         for book in [each for each in self._known if self._books.get(each.instrument) is not each]:
@@ -193,12 +194,12 @@ class HistoryRecorder:
 
     # Runs
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         """Begin a run with the state of every book, if the folder is free and writable."""
         loop = asyncio.get_running_loop()
         try:
-            if not self._folder.locked and not await loop.run_in_executor(
-                self._thread, self._folder.lock
+            if not self.folder.locked and not await loop.run_in_executor(
+                self._thread, self.folder.lock
             ):
                 self._report("another recorder uses it")
                 return
@@ -213,13 +214,9 @@ class HistoryRecorder:
         self._hour_us = self._start_us // HOUR_US * HOUR_US
         self._number = self._segment = 0
         self._queue, self._known, self._overlaid = [], {}, set()
-        self._recording = True
-        RECORDING.set(1)
+        self.recording = True
         for book in self._books:
             self._take_keyframe(book)
-        if self._failed:
-            self._failed = False
-            log.info("Recording books into %s again.", self._folder.root)
 
     def _fail(self, why: str) -> None:
         self._stop()
@@ -227,16 +224,16 @@ class HistoryRecorder:
 
     def _stop(self) -> None:
         LOST.inc(len(self._queue))
-        self._recording = False
+        self.recording = False
         self._queue = []
-        RECORDING.set(0)
 
     def _report(self, why: str) -> None:
+        FAILING.set(1)
         if not self._failed:
             self._failed = True
             log.warning(
                 "Books are not recorded into %s: %s. Retrying every %g s.",
-                self._folder.root, why, RETRY_S,
+                self.folder.root, why, RETRY_S,
             )  # fmt: skip
 
     def _now_us(self) -> int:
@@ -263,11 +260,15 @@ class HistoryRecorder:
             self._fail(getattr(error, "strerror", None) or str(error))
             return
         MESSAGES.inc(len(changes))
+        if self._failed:
+            self._failed = False
+            FAILING.set(0)
+            log.info("Recording books into %s again.", self.folder.root)
         offset_us = self._measured_offset_us()
         if abs(offset_us - self._offset_us) > CLOCK_STEP_US:
             self._fail("the clock of this machine was set")
-            await self._begin()
-        elif self._recording:
+            await self.begin()
+        elif self.recording:
             self._offset_us = offset_us
 
     # In the thread
@@ -288,21 +289,21 @@ class HistoryRecorder:
             self._hour_us = next_us
         self._add_segment(messages, end_us)
         if self._segment % SEGMENTS_MERGED == 0:
-            self._folder.merge_segments(self._hour_us, SEGMENTS_MERGED)
+            self.folder.merge_segments(self._hour_us, SEGMENTS_MERGED)
 
     def _add_segment(self, messages: list[HistoryMessage], end_us: int) -> None:
         table = table_of(self._run, messages)
         number = self._segment
-        segment = Segment(self._folder.root, self._run, number, number, self._start_us, end_us)
-        self._folder.add_segment(table, segment)
+        segment = Segment(self.folder.root, self._run, number, number, self._start_us, end_us)
+        self.folder.add_segment(table, segment)
         self._segment += 1
         self._start_us = end_us
 
     def _close_hours(self, before_us: int) -> None:
-        for hour_us in self._folder.open_hours():
+        for hour_us in self.folder.open_hours():
             if hour_us < before_us:
-                self._folder.close_hour(hour_us)
-        self._folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US)
+                self.folder.close_hour(hour_us)
+        self.folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US)
 
 
 def _state(book: LiveBook) -> tuple[str, str | None, str, str | None]:

@@ -6,18 +6,15 @@ from typing import Final
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from onebook.archive.folder import HOUR_US, HistoryFolder, Interval
+from onebook.archive.format import HistoryKind, HistoryMessage, messages_of
 from onebook.books import Books, IdentityMark, LiveBook
 from onebook.clock import iso_us
 from onebook.core.types import LEVELS_MAX
-from onebook.history.folder import HOUR_US, HistoryFolder, Interval
-from onebook.history.format import HistoryKind, HistoryMessage, messages_of
 from onebook.model import Health, Instrument, Reason
+from onebook.orderbook import HistoryMissing
 
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
-
-
-class HistoryMissing(LookupError):
-    """The history does not have the requested moment."""
 
 
 class Past(Struct):

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 import onebook
+from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.reader import books_at
+from onebook.archive.recorder import KEYFRAME_S, HistoryRecorder
 from onebook.books import Books
 from onebook.clock import ManualClock
 from onebook.core import View
 from onebook.core.types import PAIRS
 from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
 from onebook.fusing import TopCounts
-from onebook.history.folder import HOUR_US, HistoryFolder
-from onebook.history.reader import HistoryMissing, books_at
-from onebook.history.recorder import KEYFRAME_S, HistoryRecorder
 from onebook.model import Health, Instrument, Reason
+from onebook.orderbook import HistoryMissing
 
 EPOCH_US = 495_000 * HOUR_US - 90_000_000  # a minute and a half before an hour begins
 NAMES = ("binance", "kraken", "okx")
@@ -94,7 +95,7 @@ async def run(world: World, steps: int) -> None:
     for at in range(steps):
         world.step()
         if at % 12 == 0:
-            world.recorder._take_keyframes()
+            world.recorder.take_keyframes()
             await world.recorder.flush()
     await world.recorder.flush()
 
@@ -116,7 +117,7 @@ def missing_in(world: World, moments: slice) -> set[int]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)
-    await world.recorder._begin()
+    await world.recorder.begin()
     world.open()
     await run(world, 700)
     assert world.clock.now_s > 90 + KEYFRAME_S
@@ -131,19 +132,19 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
 
 async def test_a_crash_is_missing_and_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path, 9)
-    await world.recorder._begin()
+    await world.recorder.begin()
     world.open()
     await run(world, 150)
     kept = len(world.live)
     for _ in range(20):  # never written: the process ends here
         world.step()
-    world.recorder._recording = False
-    world.recorder._folder.unlock()
+    world.recorder.recording = False
+    world.recorder.folder.unlock()
     for _ in range(20):
         world.step()
     lost = {at for at, _ in world.live[kept:]}
     world.recorder = world.new_recorder()
-    await world.recorder._begin()
+    await world.recorder.begin()
     await run(world, 150)
     found = missing_in(world, slice(kept - 15, kept + 55))
     assert found == lost - {world.live[kept + 39][0]}  # its end is the new keyframe
@@ -151,14 +152,14 @@ async def test_a_crash_is_missing_and_nothing_else(tmp_path: Path) -> None:
 
 async def test_a_second_recorder_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, second = World(tmp_path, 1), World(tmp_path, 2)
-    await first.recorder._begin()
-    await second.recorder._begin()
-    await second.recorder._begin()
-    assert (first.recorder._recording, second.recorder._recording) == (True, False)
+    await first.recorder.begin()
+    await second.recorder.begin()
+    await second.recorder.begin()
+    assert (first.recorder.recording, second.recorder.recording) == (True, False)
     assert caplog.text.count("another recorder uses it") == 1
-    first.recorder._folder.unlock()
-    await second.recorder._begin()
-    assert second.recorder._recording
+    first.recorder.folder.unlock()
+    await second.recorder.begin()
+    assert second.recorder.recording
 
 
 async def test_what_was_never_recorded_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""The SQL of docs/guides/history.md, on the history of random books."""
+
+import asyncio
+import os
+
+import pytest
+
+from archive.test_past import NAMES, World, run
+from docs.examples import blocks, kinds
+from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.reader import books_at
+
+duckdb = pytest.importorskip("duckdb", reason="duckdb, which reads the files, is not installed")
+PAGE = "guides/history.md"
+QUESTIONS = ("spread", "depth", "cost", "health", "changes", "coverage")
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A closed hour with a minute and a half of changes."""
+    world = World(tmp_path_factory.mktemp("history"), 3)
+
+    async def record():
+        await world.recorder.begin()
+        world.open()
+        await run(world, 700)
+        world.clock.move_to(world.clock.now_s + HOUR_US / 1_000_000)
+        await world.recorder.flush()
+
+    asyncio.run(record())
+    return world
+
+
+def answers(world, name):
+    (query,) = blocks(PAGE, "sql", name)
+    before = os.getcwd()
+    os.chdir(world.root)
+    try:
+        return duckdb.sql(query).fetchall()
+    finally:
+        os.chdir(before)
+
+
+def test_every_question_is_run():
+    assert {name for language, name in kinds(PAGE) if language == "sql"} == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_has_an_answer(history, name):
+    rows = answers(history, name)
+    assert rows
+    if name != "coverage":
+        assert {row[0] for row in rows} == set(NAMES)
+
+
+def test_what_five_cost_is_what_the_book_says(history):
+    """Beside the levels that the library rebuilds for the time of the same keyframe."""
+    rows = answers(history, "cost")
+    compared = 0
+    for exchange, received, cost in rows:
+        at_us = round(received.timestamp() * 1_000_000)
+        past = books_at(HistoryFolder(history.root), "BTC/USDT", at_us, (exchange,))
+        for book in past.books:
+            left, total = 5.0, 0.0
+            for price, amount in book.core.top(500)[1]:
+                taken = min(left, float(amount))
+                left, total = left - taken, total + taken * float(price)
+            assert cost == pytest.approx(total)
+            compared += book.core.top(1)[1] != []
+    assert compared
