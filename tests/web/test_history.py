@@ -66,3 +66,14 @@ async def test_what_else_draws_a_book_adds_no_point_to_the_history(
     await page.run(FRAMES)
     await page.run("new Promise((done) => setTimeout(done, 600))")  # figures are written in 500 ms
     assert await page.run(age) >= 2
+
+
+async def test_prices_after_fees_have_as_many_digits_as_in_the_ladder(
+    page: Page, address: str, market: Market
+) -> None:
+    market.fees = {"okx": "0.001", "*": "0.0015"}
+    await page.open(f"{address}/#key={GOOD_KEY}&prices=net")
+    said = "document.querySelector('.history-text').textContent"
+    assert (
+        await page.until(f"/^now: mid/.test({said}) && {said}.match(/\\.(\\d+), /)[1].length") == 4
+    )

@@ -3,10 +3,11 @@
 // because a side was empty or the connection was lost, the lines have a gap.
 
 import { colour, labels } from "./colour.js";
-import { ago, decimals, fixed, texts } from "./format.js";
+import { ago, decimals, decimalsMax, fixed, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
+const PLACES_MAX = 12; // decimals of exact prices
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
 const AXES_FROM_PX = 110; // minimum height of a chart with axes
@@ -18,6 +19,7 @@ export class History {
   #lines = [[], [], []]; // seconds, mid, spread
   #nextMs = -Infinity; // start of the next point
   #addedMs = -Infinity;
+  #fine = false; // whether prices have more digits than are shown
   #when = "now"; // age of the last point
   #sight;
 
@@ -30,8 +32,9 @@ export class History {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
   }
 
-  /** Add the figures of an update; both are null if a side is empty. */
-  add({ mid_price: mid, spread }, nowMs) {
+  /** Add the figures of an update, both null if a side is empty; `fine` as in `readBook`. */
+  add({ mid_price: mid, spread }, nowMs, fine = false) {
+    this.#fine = fine;
     if (mid == null) return this.gap(nowMs);
     const further = nowMs >= this.#nextMs;
     if (further) this.#nextMs = nowMs + EVERY_MS;
@@ -87,7 +90,8 @@ export class History {
     if (at == null || times[at] === undefined) return;
     const when = at === last ? this.#when : new Date(times[at] * 1_000).toLocaleTimeString();
     if (mids[at] === null) return write(this.#text, `${when}: no mid`);
-    const places = decimals([...mids.slice(-20), ...spreads.slice(-20)].filter((each) => each !== null), 12);
+    const most = this.#fine ? decimalsMax({ fine: true }, mids[at]) : PLACES_MAX;
+    const places = decimals([...mids.slice(-20), ...spreads.slice(-20)].filter((each) => each !== null), most);
     write(this.#text, `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`);
   }
 

@@ -422,7 +422,7 @@ export class Panel {
     const book = this.#book;
     if (!book || this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
-    if (this.#undrawn) this.history.add(book.stats, this.#readMs);
+    if (this.#undrawn) this.history.add(book.stats, this.#readMs, book.fine);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
     this.crossed.write(nowMs, this.#live, book.ages, nowMs - this.#updatedAt + this.#lateMs);
