@@ -213,7 +213,7 @@ def test_it_imports_nothing_of_the_server():
         "foreign = {n.partition('.')[0] for n in sys.modules};"
         # They import only each other.
         "shared = ('blocking', 'clock', 'crossings', 'fees', 'fill', 'health', 'inflate',"
-        " 'orderbook', 'routes');"
+        " 'orderbook', 'routes', 'transfers');"
         "neutral = ('onebook', 'onebook.client', *(f'onebook.{n}' for n in shared));"
         "assert all(n in neutral or n.startswith('onebook.client.')"
         " for n in ours), ours;"
