@@ -4,12 +4,12 @@ Everything that is not known is None: a missing state never counts as open or cl
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 
-from msgspec import Struct
 
-
-class NetworkTransfer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class NetworkTransfer:
     """The state of one network of a coin.
 
     `withdraw_fee` is in the coin. The name of the network is that of the library that read it.
@@ -21,7 +21,8 @@ class NetworkTransfer(Struct, frozen=True):
     withdraw_fee: Decimal | None = None
 
 
-class CoinTransfer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class CoinTransfer:
     """The state of a coin's deposits and withdrawals on one exchange.
 
     `via` is the library that read it, `read_at_ms` when (Unix milliseconds).
@@ -34,7 +35,8 @@ class CoinTransfer(Struct, frozen=True):
     networks: tuple[NetworkTransfer, ...] = ()
 
 
-class Transferable(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Transferable:
     """Whether a coin can be moved from the exchange where it is bought to that where it is sold.
 
     `possible` is False if one of them does not allow it, True if a network of the same name is open

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-import msgspec
-
 from onebook.client.failures import Unavailable
+from onebook.client.shapes import exact, transferable_of
 from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import AMOUNT, BUY, NOTIONAL, SELL, Direction, Fill, FillPart
 from onebook.orderbook import (
@@ -24,7 +23,6 @@ from onebook.orderbook import (
     NetLevel,
 )
 from onebook.routes import Route, RoutePart
-from onebook.transfers import Transferable
 
 CHECKSUM_LEVELS = 25
 NAMES_KEPT_MAX = 10_000  # combinations of exchanges of one view
@@ -372,10 +370,7 @@ class PackedBook:
             raise ValueError
         found = Crossing(buy, sell, *numbers)
         text = crossing.transferable
-        try:
-            moved = msgspec.json.decode(text, type=Transferable) if text else None
-        except msgspec.MsgspecError:
-            raise ValueError from None
+        moved = transferable_of(exact(text)) if text else None
         return CrossingReport(*head, found, crossing.buy_age_ms, crossing.sell_age_ms, moved)
 
     def _times(self, times: Any) -> BookTimes:

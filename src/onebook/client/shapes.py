@@ -11,10 +11,8 @@ from decimal import Decimal
 from types import NoneType
 from typing import Any, NoReturn
 
-from msgspec import ValidationError, convert
-
 from onebook.client.failures import Unavailable
-from onebook.transfers import Transferable
+from onebook.transfers import CoinTransfer, NetworkTransfer, Transferable
 
 EVERY = "*"
 NUMBER = (int, Decimal)
@@ -28,6 +26,8 @@ WORDS = {
     NUMBER: "a number",
     MAYBE: "a number or null",
     (str, NoneType): "text or null",
+    (bool, NoneType): "true, false or null",
+    (int, NoneType): "a whole number or null",
 }
 
 
@@ -137,12 +137,43 @@ _ROUTES = [
 ]
 
 
-def _transferable(value: Any) -> str | None:
-    try:
-        convert(value, Transferable)
-    except ValidationError as error:
-        return f": {error}"
-    return None
+_MAYBE_BOOL = (bool, NoneType)
+_NETWORK = {"network": str, "deposit": _MAYBE_BOOL, "withdraw": _MAYBE_BOOL, "withdraw_fee": MAYBE}
+_COIN = {
+    "via": str,
+    "read_at_ms": int,
+    "deposit": _MAYBE_BOOL,
+    "withdraw": _MAYBE_BOOL,
+    "networks": [_NETWORK],
+}
+_TRANSFERABLE = {
+    "coin": str,
+    "possible": _MAYBE_BOOL,
+    "buy": lambda raw: None if raw is None else fault_of(raw, _COIN),
+    "sell": lambda raw: None if raw is None else fault_of(raw, _COIN),
+}
+
+
+def transferable_of(raw: Any) -> Transferable:
+    """Return whether a coin can be moved, from the JSON of a crossing.
+
+    Raises:
+        ValueError: The JSON is invalid.
+    """
+    if found := fault_of(raw, _TRANSFERABLE):
+        raise ValueError(found)
+    return Transferable(raw["coin"], raw["possible"], _coin(raw["buy"]), _coin(raw["sell"]))
+
+
+def _coin(raw: Any) -> CoinTransfer | None:
+    if raw is None:
+        return None
+    networks = tuple(NetworkTransfer(**_known(each, _NETWORK)) for each in raw["networks"])
+    return CoinTransfer(**{**_known(raw, _COIN), "networks": networks})
+
+
+def _known(raw: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
+    return {name: raw[name] for name in shape}
 
 
 _CROSSING = {
@@ -154,7 +185,7 @@ _CROSSING = {
     **{f"{name}?": NUMBER for name in ("gross", "profit", "percent")},
     "buy_age_ms?": int,
     "sell_age_ms?": int,
-    "transferable?": _transferable,
+    "transferable?": _TRANSFERABLE,
 }
 _MAYBE_INT = (int, NoneType)
 _CONVERSION = {

@@ -11,9 +11,8 @@ from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from msgspec import convert
-
 from onebook.client.packed import CHECKSUM_LEVELS, PackedBook, PackedState
+from onebook.client.shapes import transferable_of
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
 from onebook.fees import PublishedFee
@@ -39,7 +38,6 @@ from onebook.orderbook import (
     only_exchange,
 )
 from onebook.routes import Route, RoutePart
-from onebook.transfers import Transferable
 
 LAYERS = ("top", "depth")
 MADE_WHEN_READ = ("bids", "asks", "market_stats", "timestamp")  # unset by a binary update
@@ -460,7 +458,7 @@ def _crossing(raw: Mapping[str, Any]) -> CrossingReport:
         crossing,
         raw["buy_age_ms"],
         raw["sell_age_ms"],
-        None if moved is None else convert(moved, Transferable),
+        None if moved is None else transferable_of(moved),
     )
 
 
