@@ -363,7 +363,8 @@ class ViewSession:
         view.rejected = {each["exchange"]: each["reason"] for each in rejected}
         view.published_fees = tuple(map(stated_fee, message.get("published_fees", ())))
         view.members = tuple(message.get("exchanges", view.members))
-        view._fees = message.get("options", {}).get("fees")
+        fees = message.get("options", {}).get("fees")
+        view._fees = fees if isinstance(fees, dict) else None
         self._forget_number(held)
         if "number" in message:
             self._numbered[message["number"]] = held

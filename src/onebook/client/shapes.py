@@ -200,6 +200,13 @@ _CONVERSION = {
 }
 _LAYER = {"exchange": _MAYBE_INT, "received": int}
 _TIMES = {"top": _LAYER, "depth": _LAYER, "offset": _MAYBE_INT, "error": _MAYBE_INT}
+
+
+def _fees_fault(value: Any) -> str | None:
+    """Describe a fault of fees by exchange; a table may be named instead."""
+    return None if value is None or type(value) is str else fault_of(value, {EVERY: str})
+
+
 _ERROR = {"message": str, "error?": str, "retry_after?": NUMBER}
 _DATA: dict[str, Any] = {"data": {}}
 
@@ -253,6 +260,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "number?": int,
             "rejected?": [{"exchange": str, "reason": str}],
             "published_fees?": [_PUBLISHED],
+            "options?": {"fees?": _fees_fault},
         },
         "server_shutdown": {"reconnect_in_ms": NUMBER},
         "exchanges_data": _DATA,
