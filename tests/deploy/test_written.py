@@ -22,7 +22,7 @@ ROW = re.compile(
 )
 TABLE = ROW.findall((ROOT / "docs/explanation/security.md").read_text())
 # Languages of code blocks that configure no program which writes a log of addresses.
-HARMLESS = {"", "console", "js", "json", "jsx", "python", "sh", "text", "toml", "yaml"}
+HARMLESS = {"", "console", "js", "json", "jsx", "python", "sh", "sql", "text", "toml", "yaml"}
 ONEBOOK = Path(sys.executable).with_name("onebook")
 
 

@@ -496,8 +496,9 @@ export class Panel {
     mark(this.element, "data-live", shown && (live || ageMs < (this.#busy ? Infinity : GREY_MS)) ? "yes" : "no");
     mark(this.element, "data-old", live ? "no" : "yes");
     hide(this.find(".old"), live || !this.#updatedAt);
-    const slow = this.#linked && (silentMs < this.#lateMs || silentMs < OLD_MS);
-    const lost = !this.#linked && silentMs < OLD_MS;
+    const linked = this.#linked && this.answering; // views are told of a lost connection one by one
+    const slow = linked && (silentMs < this.#lateMs || silentMs < OLD_MS);
+    const lost = !linked && silentMs < OLD_MS;
     const silence = lost ? "Connection lost" : `No update for ${age(silentMs)}`;
     if (!live) this.#write(".old", slow ? `Updates arrive ${(this.#lateMs < OLD_MS ? quoteAge : age)(this.#lateMs)} late` : silence);
   }
