@@ -184,9 +184,8 @@ def published_fee(exchange: Exchange) -> str:
     """Return the base taker fee that the exchange states itself, and where."""
     page = fee_pages().get(exchange.name)
     if page is not None:
-        percent = page.taker or " / ".join(page.classes.values())
         by = " by the class of the pair" if page.classes else ""
-        return f"{percent} %{by}, {page.page} of {page.date}"
+        return f"{page} %{by}, {page.page} of {page.date}"
     return "of each pair in the instrument list" if exchange.lists_fees else "-"
 
 

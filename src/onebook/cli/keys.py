@@ -253,8 +253,7 @@ def _print_published(as_json: bool) -> None:
     for name, exchange in sorted(EXCHANGES.items()):
         page = fee_pages().get(name)
         if page is not None:
-            percent = page.taker or " / ".join(page.classes.values())
-            stated.append((name, percent, page.page, page.date, is_old_fee(page.date, today)))
+            stated.append((name, str(page), page.page, page.date, is_old_fee(page.date, today)))
         elif exchange.lists_fees:
             stated.append((name, "of each pair", "instrument list, read hourly", None, False))
         else:

@@ -18,7 +18,6 @@ from onebook.fees import PublishedFee
 from onebook.model import Instrument
 
 PUBLISHED_OLD_DAYS: Final = 180  # after which a fee is marked as old
-ANY: Final = "*"
 
 
 class FeePage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,14 +26,11 @@ class FeePage(Struct, frozen=True, forbid_unknown_fields=True):
     page: str
     date: date
     taker: str = ""
-    pairs: dict[str, str] = {}
     classes: dict[str, str] = {}
 
-    def percent(self, symbol: str) -> str:
-        """Return the taker fee of a pair in percent; "" if the page leaves it open."""
-        base, _, quote = symbol.partition("/")
-        names = (symbol, f"{ANY}/{quote}", f"{base}/{ANY}")
-        return next((self.pairs[name] for name in names if name in self.pairs), self.taker)
+    def __str__(self) -> str:
+        """Return the fee, or those of all classes, in percent."""
+        return self.taker or " / ".join(self.classes.values())
 
 
 @cache
@@ -55,7 +51,7 @@ def published_fee(instrument: Instrument, read_on: date | None, today: date) -> 
     `read_on` is the day on which the exchange's instrument list was last read.
     """
     page = fee_pages().get(instrument.exchange)
-    percent = instrument.taker_fee or ("" if page is None else page.percent(instrument.symbol))
+    percent = instrument.taker_fee or ("" if page is None else page.taker)
     day = read_on if page is None else page.date
     if not percent or day is None:
         return None
