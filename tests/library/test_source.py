@@ -10,10 +10,19 @@ import pytest
 from onebook.books import Books
 from onebook.clock import Clock, ManualClock
 from onebook.config import StreamSettings
+from onebook.core import MEMBERS_MAX
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.library import BookUpdate
 from onebook.library.book import options_of
-from onebook.library.source import BookCallbacks, BookSource, BookUpdates, Wiring
+from onebook.library.source import (
+    BasketSource,
+    BookCallbacks,
+    BookReader,
+    BookSource,
+    BookUpdates,
+    ReaderQueue,
+    Wiring,
+)
 from onebook.model import Health, Instrument, Reason
 
 OPTIONS = options_of(5, 0, None, split=False)
@@ -211,3 +220,22 @@ def test_options_out_of_range_are_refused() -> None:
     for within, on in (("x", None), ("0", None), (None, "change")):
         with pytest.raises(ValueError, match=r"not|above 0"):
             options_of(5, 0, None, split=False, within=within, on=on)
+
+
+def test_a_basket_of_too_many_books_names_those_that_it_leaves_out() -> None:
+    exchanges = [f"x{at:02}" for at in range(40)]
+    pairs = {
+        (exchange, symbol): Instrument(exchange, symbol, symbol)
+        for exchange in exchanges
+        for symbol in ("BTC/USDT", "BTC/USDC", "USDC/USDT")
+    }
+    options = options_of(5, 0, None, split=False, quotes=["USDC"])
+    source = BasketSource(
+        "BTC/USDT", exchanges, Books(), 0.0, lambda *pair: pairs.get(pair), options
+    )
+    source.read_lists(lambda _: (Reason.NOT_LISTED, ""))
+    source.refresh()
+    assert len(source.names) == MEMBERS_MAX
+    left_out = {each.exchange for each in source.conditions if "at most" in each.detail}
+    assert left_out == {each for name in exchanges[32:] for each in (name, f"{name}:USDC")}
+    BookReader(source, options, ReaderQueue((), options, ManualClock())).peek(0, 0.0)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle
 from onebook.config import StreamSettings
-from onebook.core import View
+from onebook.core import MEMBERS_MAX, View
 from onebook.fees import TakerFees, fee_factors, fees_of
 from onebook.library.update import (
     BestLevels,
@@ -43,6 +43,10 @@ SETTLED: Final = (
     Reason.NO_CONVERSION,
 )
 UNKNOWN_FEE: Final = (Reason.UNKNOWN_FEE, "")  # of an exchange that takes no part
+TOO_MANY: Final = (
+    Reason.NOT_WANTED,
+    f"A view merges at most {MEMBERS_MAX} books; name fewer exchanges or quotes.",
+)
 
 
 class BookOptions(NamedTuple):
@@ -240,7 +244,9 @@ class BasketSource(BookSource):
         }
         lost = [each for each in names if ":" in each and each not in converted]
         self.missing |= dict.fromkeys(lost, (Reason.NO_CONVERSION, ""))
-        self.names = tuple(each for each in names if each not in lost)
+        kept = [each for each in names if each not in lost]
+        self.missing |= dict.fromkeys(kept[MEMBERS_MAX:], TOO_MANY)
+        self.names = tuple(kept[:MEMBERS_MAX])
         self.naming = Naming(self.names)
         self.members = self._members()
         self.instruments = self.members.instruments
