@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import onebook
+from disks import filled, small_disk
 from onebook.archive.folder import HOUR_US, HistoryFolder
 from onebook.archive.reader import books_at
-from onebook.archive.recorder import KEYFRAME_S, HistoryRecorder
-from onebook.books import Books
+from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S, HistoryRecorder
+from onebook.books import Books, LiveBook
 from onebook.clock import ManualClock
 from onebook.core import View
 from onebook.core.types import PAIRS
@@ -166,3 +167,65 @@ async def test_what_was_never_recorded_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HistoryMissing, match="has no history"):
         onebook.history(tmp_path, SYMBOL, at="2026-01-01T00:00:00")
     await asyncio.sleep(0)
+
+
+async def test_a_full_disk_is_a_gap_and_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onebook.archive")
+    with small_disk(tmp_path / "disk", size_bytes=4 << 20) as disk:
+        world = World(disk / "history", 5)
+        await world.recorder.begin()
+        world.open()
+        await run(world, 100)
+        kept = len(world.live)
+        with filled(disk):
+            for _ in range(3):  # each try begins a run that cannot be written
+                world.step()
+                await world.recorder.flush()
+                assert not world.recorder.recording
+                await world.recorder.begin()
+        world.recorder._stop()
+        full = len(world.live)
+        world.step()
+        await world.recorder.begin()
+        await run(world, 100)
+        lacking = {at for at, _ in world.live[kept : full + 1]}
+        assert missing_in(world, slice(kept - 20, full + 20)) == lacking - {world.live[full][0]}
+    assert caplog.text.count("are not recorded") == 1
+    assert caplog.text.count("No space left on device") == 1
+    assert caplog.text.count("again") == 1
+
+
+async def test_an_unreadable_segment_costs_its_hour_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, 6)
+    folder = tmp_path / "open" / "2020-01-01T00"
+    folder.mkdir(parents=True)
+    (folder / "1-0-0-1-2.parquet").write_bytes(b"broken")
+    await world.recorder.begin()
+    world.open()
+    await run(world, 50)
+    assert world.recorder.recording
+    assert caplog.text.count("Cannot close the hour 2020-01-01T00:00:00") == 1
+    assert missing_in(world, slice(0, None, 7)) == set()
+
+
+async def test_keyframes_of_many_books_take_turns(tmp_path: Path) -> None:
+    world = World(tmp_path, 7)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 40)
+    recorder, taken = world.recorder, []
+
+    def slow(book: LiveBook) -> None:
+        taken.append(book)
+        recorder._known[book] = world.clock.now_s
+        world.clock.move_to(world.clock.now_s + 2 * KEYFRAMES_TURN_S)
+
+    recorder._take_keyframe = slow  # type: ignore[method-assign]
+    world.clock.move_to(world.clock.now_s + KEYFRAME_S)
+    for turn in range(1, len(NAMES) + 1):
+        recorder.take_keyframes()
+        assert len(set(taken)) == turn

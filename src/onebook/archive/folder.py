@@ -122,7 +122,7 @@ class HistoryFolder:
         """Return the start of each hour that has segments."""
         return sorted(
             round(datetime.strptime(path.name + "Z", "%Y-%m-%dT%H%z").timestamp()) * 1_000_000
-            for path in self.root.glob("open/*T*")
+            for path in self.root.glob("open/????-??-??T??")
         )
 
     def segments(self, hour_us: int) -> list[Segment]:

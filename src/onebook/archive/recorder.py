@@ -9,33 +9,44 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from prometheus_client import Counter, Gauge
 
 from onebook.archive.folder import HOUR_US, HistoryFolder, Segment
 from onebook.archive.format import HistoryKind, HistoryMessage, table_of
 from onebook.books import LIVE, Books, LiveBook
-from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import LevelShape
-from onebook.core.types import SCALE_MAX, LevelError
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, microseconds
+from onebook.core.types import SCALE_MAX
+from onebook.exchanges.kit import Delta, Moment, Snapshot, TopOfBook, microseconds
 from onebook.model import Health, Instrument
 
 log = logging.getLogger("onebook.archive")
 
 FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
 KEYFRAME_S: Final = 60.0
+KEYFRAMES_TURN_S: Final = 0.01  # of the event loop; books that are due later come in the next turn
 RETRY_S: Final = 10.0  # after a failure, or while another recorder has the folder
 QUEUE_MESSAGES_MAX: Final = 200_000
 SEGMENTS_MERGED: Final = 120  # a minute of segments becomes one
 CLOCK_STEP_US: Final = 1_000_000  # a larger step of the clock ends a run
 OFFSET_TRIES: Final = 5
+UNUSABLE: Final = (OSError, ValueError)  # files, or levels, that cannot be read or written
 DAY_US: Final = 24 * HOUR_US
 
 MESSAGES: Final = Counter("onebook_history_messages", "Messages of books written to the history.")
 LOST: Final = Counter("onebook_history_lost", "Messages of books missing from the history.")
 FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
+
+
+class Sides(NamedTuple):
+    """Both sides of a book as integers at its scales; the thread prints them."""
+
+    bids: list[tuple[int, int]]
+    asks: list[tuple[int, int]]
+    at: Moment
+
 
 Change = tuple[HistoryKind, LiveBook, float, Any, int, int, Any]
 
@@ -164,33 +175,37 @@ class HistoryRecorder:
         """Queue the overlaid top of a book."""
         core = book.core
         self._overlaid.add(book)
-        sides = []
-        for side in (0, 1):
-            unit = 10 ** (SCALE_MAX - core.price_scale)
-            best = [(price // unit, amount) for price, amount in core.bins(side, 0, 1)]
-            sides.append(best or [(1, 0)])  # an amount of 0: this side is shown empty
-        self._put((HistoryKind.TOP, book, now, _levels(book, sides), core.price_scale,
+        unit = 10 ** (SCALE_MAX - core.price_scale)
+        bids, asks = (
+            [(price // unit, amount) for price, amount in core.bins(side, 0, 1)]
+            or [(1, 0)]  # an amount of 0: this side is shown empty
+            for side in (0, 1)
+        )
+        self._put((HistoryKind.TOP, book, now, Sides(bids, asks, book.at), core.price_scale,
                    core.amount_scale, None))  # fmt: skip
 
     def _take_keyframe(self, book: LiveBook) -> None:
         now, core = self._clock.monotonic(), book.core
         self._known[book] = now
-        sides = [core.ladder(0), core.ladder(1)]
+        sides = Sides(core.ladder(0), core.ladder(1), book.at)
         extra = (core.horizon(), book.updated_at, book.levels_max, book.window, _state(book))
-        self._put((HistoryKind.KEYFRAME, book, now, _levels(book, sides), core.price_scale,
-                   core.amount_scale, extra))  # fmt: skip
+        self._put(
+            (HistoryKind.KEYFRAME, book, now, sides, core.price_scale, core.amount_scale, extra)
+        )
         self._overlaid.discard(book)
         if core.overlaid:
             self._cover(book, now)
 
     def take_keyframes(self) -> None:
-        """Take due keyframes, and forget closed books."""
+        """Take keyframes that are due, as many as fit in a turn, and forget closed books."""
         now = self._clock.monotonic()
         for book in [each for each in self._known if self._books.get(each.instrument) is not each]:
             self._known.pop(book)
         for book in self._books:
             if now - self._known.get(book, float("-inf")) >= KEYFRAME_S:
                 self._take_keyframe(book)
+                if self._clock.monotonic() - now > KEYFRAMES_TURN_S:
+                    return
 
     # Runs
 
@@ -205,8 +220,8 @@ class HistoryRecorder:
                 return
             hour_us = self._clock.wall_us() // HOUR_US * HOUR_US
             await loop.run_in_executor(self._thread, self._close_hours, hour_us)
-        except OSError as error:
-            self._report(error.strerror or str(error))
+        except UNUSABLE as error:
+            self._report(_why(error))
             return
         self._offset_us = self._measured_offset_us()
         self._run = self._start_us = self._now_us()
@@ -255,9 +270,9 @@ class HistoryRecorder:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._thread, self._write, changes, self._offset_us, end_us)
-        except (OSError, LevelError) as error:
+        except UNUSABLE as error:
             LOST.inc(len(changes))
-            self._fail(getattr(error, "strerror", None) or str(error))
+            self._fail(_why(error))
             return
         MESSAGES.inc(len(changes))
         if self._failed:
@@ -301,8 +316,13 @@ class HistoryRecorder:
 
     def _close_hours(self, before_us: int) -> None:
         for hour_us in self.folder.open_hours():
-            if hour_us < before_us:
+            if hour_us >= before_us:
+                continue
+            try:
                 self.folder.close_hour(hour_us)
+            except UNUSABLE as error:  # of one hour, whose segments can still be read
+                log.error("Cannot close the hour %s of the history in %s: %s. Its segments stay.",
+                          iso_us(hour_us), self.folder.root, _why(error))  # fmt: skip
         self.folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US)
 
 
@@ -318,25 +338,26 @@ def _name(instrument: Instrument) -> str:
     return f"{instrument.exchange} {instrument.symbol}"
 
 
-def _levels(book: LiveBook, sides: list[list[tuple[int, int]]]) -> Snapshot:
-    """Return levels as text of integers at the scales of their book."""
-    core = book.core
-    shape = LevelShape.rows(price_scale=core.price_scale, amount_scale=core.amount_scale)
-    bids, asks = (
-        ("[" + ",".join([f"[{price},{amount}]" for price, amount in side]) + "]").encode()
-        for side in sides
-    )
-    return Snapshot(book.instrument, bids, asks, shape, at=book.at)
+def _why(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _text(side: list[tuple[int, int]]) -> bytes:
+    return ("[" + ",".join([f"[{price},{amount}]" for price, amount in side]) + "]").encode()
 
 
 def _message(change: Change, number: int, at_us: int, offset_us: int) -> HistoryMessage:
     kind, book, now, output, price_scale, amount_scale, extra = change
     message = HistoryMessage(book.instrument.exchange, book.instrument.symbol, number, kind, at_us)
-    if output is not None:
+    if isinstance(output, Sides):
+        message.bids, message.asks = _text(output.bids), _text(output.asks)
+        message.shape = LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
+    elif output is not None:
         message.bids, message.asks, message.shape = output.bids, output.asks, output.shape
+        message.sequence = output.sequence or None
+    if output is not None:
         message.price_scale, message.amount_scale = price_scale, amount_scale
         message.exchange_us = microseconds(output.at) or None
-        message.sequence = output.sequence or None
     if kind is HistoryKind.KEYFRAME:
         ends, updated_at, message.levels_max, message.window, extra = extra
     elif kind is HistoryKind.SNAPSHOT:
