@@ -423,7 +423,7 @@ class OrderBooks:
             await stack.enter_async_context(engine)
             groups = [self.exchanges] if self._merged else [(name,) for name in self.exchanges]
             sources = [
-                engine.basket(symbol, names, self._options, self._without_fee)
+                engine.follow(engine.basket(symbol, names, self._options, self._without_fee))
                 if self._options.quotes
                 else engine.source(symbol, names, self._without_fee)
                 for symbol in self.symbols
@@ -483,7 +483,7 @@ class OrderBooks:
         engine, symbol = self._opened(), self.symbols[0]
         without_fee = fees_without(fees, self.exchanges)
         options = options._replace(fees=fees)
-        source = engine.peek_basket(symbol, self.exchanges, options, without_fee)
+        source = engine.basket(symbol, self.exchanges, options, without_fee)
         return ReaderQueue([source], options, engine.clock).snapshots()[0]
 
     def _opened(self) -> BookEngine:

@@ -168,34 +168,18 @@ class BookEngine:
         options: BookOptions,
         without_fee: Collection[str] = (),
     ) -> BasketSource:
-        """Open the books of a symbol in several quotes, and those that convert them."""
-        source = self._basket(symbol, names, options, without_fee)
-        self._sources.append(source)
-        self._read_lists(source)
-        return source
-
-    def peek_basket(
-        self,
-        symbol: str,
-        names: Sequence[str],
-        options: BookOptions,
-        without_fee: Collection[str] = (),
-    ) -> BasketSource:
-        """Return a basket of the books that are open now; it opens none."""
-        source = self._basket(symbol, names, options, without_fee)
+        """Return a symbol in several quotes, of the books that are open; `follow` opens others."""
+        now, lookup = self.clock.monotonic(), self.catalogue.instrument
+        source = BasketSource(symbol, names, self.books, now, lookup, options, without_fee)
         source.read_lists(self._absence)
         source.refresh()
         return source
 
-    def _basket(
-        self,
-        symbol: str,
-        names: Sequence[str],
-        options: BookOptions,
-        without_fee: Collection[str],
-    ) -> BasketSource:
-        now, lookup = self.clock.monotonic(), self.catalogue.instrument
-        return BasketSource(symbol, names, self.books, now, lookup, options, without_fee)
+    def follow(self, source: BasketSource) -> BasketSource:
+        """Open the books of a basket, and those that convert them, as their lists are read."""
+        self._sources.append(source)
+        self._read_lists(source)
+        return source
 
     async def first_books(self, timeout_s: float) -> None:
         """Wait until each source has a live book and has had time to show every exchange.
