@@ -1,6 +1,5 @@
 """The past is the live book: every recorded update is rebuilt with its checksum."""
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -166,7 +165,17 @@ async def test_a_second_recorder_waits(tmp_path: Path, caplog: pytest.LogCapture
 async def test_what_was_never_recorded_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HistoryMissing, match="has no history"):
         onebook.history(tmp_path, SYMBOL, at="2026-01-01T00:00:00")
-    await asyncio.sleep(0)
+    world = World(tmp_path, 8)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 20)
+    at_us, _ = world.live[15]
+    with pytest.raises(HistoryMissing, match="No book of ETH/USDT was recorded at 2026"):
+        onebook.history(tmp_path, "ETH/USDT", at=at_us)
+    with pytest.raises(HistoryMissing, match="No book of BTC/USDT on gate was recorded"):
+        onebook.history(tmp_path, SYMBOL, exchanges="gate", at=at_us)
+    with pytest.raises(ValueError, match="like 2026-11-27T14:03:00, not 'yesterday'"):
+        onebook.history(tmp_path, SYMBOL, at="yesterday")
 
 
 async def test_a_full_disk_is_a_gap_and_one_line_of_the_log(

@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 
-from onebook.clock import ManualClock, us_of_iso
+from onebook.clock import ManualClock, iso_us, us_of_iso
 from onebook.library.book import DEPTH, options_of
 from onebook.library.engine import names_of
 from onebook.library.source import BookReader, BookSource, ReaderQueue
 from onebook.library.update import BookUpdate
 from onebook.model import Reason
-from onebook.orderbook import MissingPackage, Names
+from onebook.orderbook import HistoryMissing, MissingPackage, Names
 
 NEEDS_PYARROW = 'Reading a history needs pyarrow: pip install "onebook[history]".'
 NOT_RECORDED = "not recorded at this time"
@@ -37,7 +37,7 @@ def history(
         depth: As in `order_book`, as are the other options.
 
     Raises:
-        HistoryMissing: This moment was not recorded.
+        HistoryMissing: This moment, or the pair, was not recorded.
         MissingPackage: `pip install "onebook[history]"` is required.
         ValueError: An option is out of range.
     """
@@ -52,7 +52,10 @@ def history(
     at_us = microseconds_of(at)
     past = books_at(HistoryFolder(Path(folder)), symbol, at_us, wanted)
     found = {book.instrument.exchange: book for book in past.books}
-    names = wanted or tuple(sorted(found)) or names_of(None)
+    if not found:
+        where = f" on {', '.join(wanted)}" if wanted else ""
+        raise HistoryMissing(f"No book of {symbol}{where} was recorded at {iso_us(at_us)}.")
+    names = wanted or tuple(sorted(found))
     clock = ManualClock(at_us / 1_000_000)
     source = BookSource(symbol, names, past.books, 0.0)
     for name in names:
@@ -74,7 +77,10 @@ def microseconds_of(at: datetime | str | int) -> int:
     if isinstance(at, int):
         return at
     if isinstance(at, str):
-        return us_of_iso(at)
+        try:
+            return us_of_iso(at)
+        except ValueError:
+            raise ValueError(f"The time must be like 2026-11-27T14:03:00, not {at!r}.") from None
     if at.tzinfo is None:
         raise ValueError("The time has no zone; add tzinfo=UTC or another one.")
     return us_of_iso(at.astimezone(UTC).isoformat())
