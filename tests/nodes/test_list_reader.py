@@ -179,6 +179,13 @@ def test_gateways_get_the_transfers_of_coins_with_the_list():
     assert catalogue.transfer("okx", "BTC") is None
 
 
+@pytest.mark.parametrize("text", ["", "NaN", "-1", "1e9", "Infinity", "9" * 19])
+def test_a_fee_between_nodes_that_is_no_amount_is_unknown(text):
+    row = lists.TransferRow("ccxt", 4, True, None, [lists.NetworkRow("n", True, False, text)])
+    (network,) = lists.transfers_of({"BTC": row})["BTC"].networks
+    assert network.withdraw_fee is None
+
+
 def test_a_list_of_an_earlier_version_has_neither_day_nor_fees():
     row = ("BTC/USD", "BTC/USD", "0.1", "0.1", "trading", "BTC/USD", "", (0, 0), "", "")
     page = {"digest": "d", "rows": [row], "pages": 1, "depth": 0, "levels_max": 9}

@@ -4,6 +4,7 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from datetime import date
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,10 @@ SAMPLES: list[Any] = [
         pages=1,
         depth=2,
         levels_max=3,
+        read_on=date(2026, 11, 27),
+        transfers={
+            "A": lists.TransferRow("ccxt", 4, True, None, [lists.NetworkRow("n", True, False, "1")])
+        },
     ),
     wire.BookState(Health.STALE, "gap", "why"),
     SHAPE,
@@ -96,7 +101,10 @@ def unlimited(info: inspect.Type, path: str = "$") -> Iterator[str]:
             if path != "$.body":  # of a NodeMessage: bytes, decoded by their kind
                 yield path
         else:
-            plain = inspect.StrType, inspect.BoolType, inspect.NoneType, inspect.EnumType
+            plain = (
+                *(inspect.StrType, inspect.BoolType, inspect.NoneType, inspect.EnumType),
+                inspect.DateType,  # of the years 1 to 9999
+            )
             assert isinstance(found, plain), (path, found)
 
     return walk(info, path)

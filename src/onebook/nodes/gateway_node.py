@@ -35,7 +35,6 @@ from onebook.nodes.replica import Effect, Replica, apply
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS, BookKey
 from onebook.rest import Rest
 from onebook.signals import Signal
-from onebook.transfers import CoinTransfer
 
 log = logging.getLogger("onebook.nodes")
 
@@ -95,10 +94,10 @@ class RemoteCatalogue(Catalogue):
         exchange: str,
         page: lists.ListPage,
         rows: Sequence[lists.Row],
-        transfers: Mapping[str, CoinTransfer] = MappingProxyType({}),
+        transfers: Mapping[str, lists.TransferRow] = MappingProxyType({}),
     ) -> None:
         """Apply a complete list."""
-        self.transfers[exchange] = transfers
+        self.transfers[exchange] = lists.transfers_of(transfers)
         self.facts[exchange] = page.depth, page.levels_max
         if page.read_on is not None:
             self.read_on[exchange] = page.read_on
@@ -120,7 +119,7 @@ class PartialList:
     number: int = 0
     pages: int = 1
     rows: list[lists.Row] = field(default_factory=list)
-    transfers: dict[str, CoinTransfer] = field(default_factory=dict)
+    transfers: dict[str, lists.TransferRow] = field(default_factory=dict)
 
 
 class RemoteListReader:

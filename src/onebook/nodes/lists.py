@@ -1,7 +1,9 @@
 """Instrument lists between nodes: digests in heartbeats, pages on request. Sans-I/O."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Annotated, Final
@@ -10,12 +12,13 @@ from msgspec import Meta, Struct, msgpack
 
 from onebook.core.types import LEVELS_MAX, Decimals
 from onebook.model import Instrument, InstrumentStatus
-from onebook.nodes.payloads import PayloadReader
-from onebook.transfers import CoinTransfer
+from onebook.nodes.payloads import PayloadReader, Time
+from onebook.transfers import CoinTransfer, NetworkTransfer
 
 PAGE_ROWS: Final = 1_000  # about 100 KB, to cross a slow link within `REQUEST_TIMEOUT_S`
 PAGES_MAX: Final = 100
 REQUEST_BYTES_MAX: Final = 256
+_AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII).fullmatch
 
 
 class ListRequest(Struct, frozen=True, array_like=True):
@@ -41,6 +44,25 @@ class Row(Struct, frozen=True, array_like=True):
     taker_fee: str = ""  # with a default, because earlier versions do not send it
 
 
+class NetworkRow(Struct, frozen=True, array_like=True):
+    """One network of a coin; `withdraw_fee` is decimal text, "" if unknown."""
+
+    network: str
+    deposit: bool | None
+    withdraw: bool | None
+    withdraw_fee: str
+
+
+class TransferRow(Struct, frozen=True, array_like=True):
+    """The deposits and withdrawals of one coin."""
+
+    via: str
+    read_at_ms: Time
+    deposit: bool | None
+    withdraw: bool | None
+    networks: list[NetworkRow]
+
+
 class ListPage(Struct, frozen=True, kw_only=True):
     """A page of a list, and facts that a gateway needs about the exchange's books.
 
@@ -55,7 +77,7 @@ class ListPage(Struct, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=0, le=LEVELS_MAX)]
     levels_max: Annotated[int, Meta(ge=1, le=LEVELS_MAX)]
     read_on: date | None = None
-    transfers: dict[str, CoinTransfer] = {}
+    transfers: dict[str, TransferRow] = {}
 
 
 _request = PayloadReader(ListRequest, bytes_max=REQUEST_BYTES_MAX)
@@ -78,7 +100,7 @@ class PublishedList:
         self._depth = depth
         self._levels_max = levels_max
         self._read_on = read_on
-        self._transfers = dict(transfers)
+        self._transfers = {coin: _transfer_row(each) for coin, each in transfers.items()}
         facts = msgpack.encode((self._rows, depth, levels_max, read_on, self._transfers))
         self.digest = blake2b(facts, digest_size=8).hexdigest()
 
@@ -144,6 +166,45 @@ def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:
         )
         for row in rows
     ]
+
+
+def transfers_of(rows: Mapping[str, TransferRow]) -> dict[str, CoinTransfer]:
+    """Return the transfers of a list by coin; a fee that is no amount is unknown."""
+    return {
+        coin: CoinTransfer(
+            each.via,
+            each.read_at_ms,
+            each.deposit,
+            each.withdraw,
+            tuple(
+                NetworkTransfer(of.network, of.deposit, of.withdraw, _fee(of.withdraw_fee))
+                for of in each.networks
+            ),
+        )
+        for coin, each in rows.items()
+    }
+
+
+def _fee(text: str) -> Decimal | None:
+    return Decimal(text) if _AMOUNT(text) else None
+
+
+def _transfer_row(each: CoinTransfer) -> TransferRow:
+    return TransferRow(
+        each.via,
+        each.read_at_ms,
+        each.deposit,
+        each.withdraw,
+        [
+            NetworkRow(
+                of.network,
+                of.deposit,
+                of.withdraw,
+                "" if of.withdraw_fee is None else f"{of.withdraw_fee:f}",
+            )
+            for of in each.networks
+        ],
+    )
 
 
 def _row(each: Instrument) -> Row:

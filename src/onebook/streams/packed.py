@@ -5,7 +5,6 @@ clients in front of an update or after it: joined messages are read as one.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -121,16 +120,16 @@ def _times(times: BookTimes, at: Mapping[str, int], sent_us: int) -> Any:
 
 
 def _conversion(step: StepBooks, at: Mapping[str, int], now: float) -> Any:
-    top = msgspec.json.decode(b"{%b}" % step.top(), type=dict[str, list[Decimal] | None])
+    found = step.report(now)
     return updates.Conversion(
-        symbol=step.step.symbol,
-        members=[at[name] for name in step.step.members],
-        exchanges=step.books.shown,
-        stale_exchanges=[step.books.names[each] for each in step.books.stale],
-        bid=figures(top["bid"] or ()),
-        ask=figures(top["ask"] or ()),
-        age_ms=step.age_ms(now) if step.books.live else None,
-        reason=step.reason,
+        symbol=found.symbol,
+        members=[at[name] for name in found.members],
+        exchanges=found.exchanges,
+        stale_exchanges=found.stale_exchanges,
+        bid=figures(found.bid or ()),
+        ask=figures(found.ask or ()),
+        age_ms=found.age_ms,
+        reason=found.reason,
     )
 
 

@@ -495,12 +495,12 @@ export class Panel {
     if (this.#updatedAt) this.#withdraw(this.#lost || !this.answering);
     mark(this.element, "data-live", shown && (live || ageMs < (this.#busy ? Infinity : GREY_MS)) ? "yes" : "no");
     mark(this.element, "data-old", live ? "no" : "yes");
-    hide(this.find(".old"), live || !this.#updatedAt);
-    const linked = this.#linked && this.answering; // views are told of a lost connection one by one
-    const slow = linked && (silentMs < this.#lateMs || silentMs < OLD_MS);
-    const lost = !linked && silentMs < OLD_MS;
+    const old = !live && this.#updatedAt > 0;
+    hide(this.find(".old"), !old);
+    const slow = this.#linked && (silentMs < this.#lateMs || silentMs < OLD_MS);
+    const lost = !this.#linked && silentMs < OLD_MS;
     const silence = lost ? "Connection lost" : `No update for ${age(silentMs)}`;
-    if (!live) this.#write(".old", slow ? `Updates arrive ${(this.#lateMs < OLD_MS ? quoteAge : age)(this.#lateMs)} late` : silence);
+    if (old) this.#write(".old", slow ? `Updates arrive ${(this.#lateMs < OLD_MS ? quoteAge : age)(this.#lateMs)} late` : silence);
   }
 
   /** Show no price, cost, crossing or exchange as live, or show all of them again. */
