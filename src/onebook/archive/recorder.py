@@ -40,7 +40,7 @@ LOST: Final = Counter("onebook_history_lost", "Messages of books missing from th
 FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
 
 
-class Sides(NamedTuple):
+class CopiedLevels(NamedTuple):
     """Both sides of a book as integers at its scales; the thread prints them."""
 
     bids: list[tuple[int, int]]
@@ -181,13 +181,13 @@ class HistoryRecorder:
             or [(1, 0)]  # an amount of 0: this side is shown empty
             for side in (0, 1)
         )
-        self._put((HistoryKind.TOP, book, now, Sides(bids, asks, book.at), core.price_scale,
+        self._put((HistoryKind.TOP, book, now, CopiedLevels(bids, asks, book.at), core.price_scale,
                    core.amount_scale, None))  # fmt: skip
 
     def _take_keyframe(self, book: LiveBook) -> None:
         now, core = self._clock.monotonic(), book.core
         self._known[book] = now
-        sides = Sides(core.ladder(0), core.ladder(1), book.at)
+        sides = CopiedLevels(core.ladder(0), core.ladder(1), book.at)
         extra = (core.horizon(), book.updated_at, book.levels_max, book.window, _state(book))
         self._put(
             (HistoryKind.KEYFRAME, book, now, sides, core.price_scale, core.amount_scale, extra)
@@ -349,7 +349,7 @@ def _text(side: list[tuple[int, int]]) -> bytes:
 def _message(change: Change, number: int, at_us: int, offset_us: int) -> HistoryMessage:
     kind, book, now, output, price_scale, amount_scale, extra = change
     message = HistoryMessage(book.instrument.exchange, book.instrument.symbol, number, kind, at_us)
-    if isinstance(output, Sides):
+    if isinstance(output, CopiedLevels):
         message.bids, message.asks = _text(output.bids), _text(output.asks)
         message.shape = LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
     elif output is not None:
