@@ -197,9 +197,9 @@ class CcxtSettings(Section):
     depth: int = Field(default=100, ge=1, le=5_000)
     """Levels per side read from each ccxt book."""
     transfers: bool = False
-    """Whether to read hourly which coins each exchange lets in and out, for `transferable` of
-    crossings; also of exchanges with a native connector. Exchanges that state this only to owners
-    of accounts, such as Binance, Bybit and OKX, stay unknown. Takes about 100 MB for ccxt."""
+    """Whether to read every hour which coins can be deposited and withdrawn, for `transferable` of
+    crossings; also on exchanges with a native connector. Coins of exchanges that state this only to
+    account owners, such as Binance, Bybit and OKX, stay unknown. ccxt takes about 100 MB."""
 
 
 class FeedSettings(Section):
@@ -249,7 +249,7 @@ class HistorySettings(Section):
     """The history of order books in Parquet files (extra `onebook[history]`)."""
 
     dir: Path | None = None
-    """Folder that everything the open books apply is recorded into; unset: nothing is recorded."""
+    """Folder for the history of all open books; unset: no history is recorded."""
     keep_days: int = Field(30, ge=1, le=36_500)
     """Days after which recorded hours are deleted."""
     keep_gb: int = Field(100, ge=1, le=1_000_000)

@@ -1,8 +1,8 @@
-"""Reads hourly which coins each exchange lets in and out, through ccxt; off by default.
+"""Reads every hour which coins can be deposited and withdrawn, through ccxt; off by default.
 
 A reading is kept with the instrument list in the catalogue, so that feeds nodes pass it on to
-gateways. Exchanges that tell only the owners of accounts, such as Binance, return nothing without a
-key: their coins stay unknown.
+gateways. Exchanges that tell only account owners, such as Binance, return nothing without a key:
+their coins stay unknown.
 """
 
 import asyncio
