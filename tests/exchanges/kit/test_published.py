@@ -18,7 +18,9 @@ from onebook.simulator import DIALECTS
 from onebook.simulator.kit import ExchangeBoard
 
 TODAY = date(2026, 11, 27)
-KRAKEN = {"wsname": "ETH/XBT", "base": "XETH", "quote": "XXBT", "status": "online"}
+KRAKEN = {
+    "wsname": "ETH/XBT", "altname": "ETHXBT", "base": "XETH", "quote": "XXBT", "status": "online",
+}  # fmt: skip
 MEXC = {
     "symbol": "OGNUSDT", "status": "1", "baseAsset": "OGN", "quoteAsset": "USDT",
     "isSpotTradingAllowed": True, "permissions": ["SPOT", "MARGIN"], "makerCommission": "0.002",
@@ -161,5 +163,5 @@ def test_pages_are_of_the_exchanges_and_their_fees_are_canonical() -> None:
         assert page.page.startswith("https://")
         assert page.date <= TODAY
         assert bool(page.taker) != bool(page.classes)
-        for percent in filter(None, (page.taker, *page.pairs.values(), *page.classes.values())):
+        for percent in filter(None, (page.taker, *page.classes.values())):
             assert fee_text(percent) == percent
