@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
@@ -67,7 +68,7 @@ def _named(option: object) -> object:
         return ""
     if not isinstance(option, msgspec.Struct):
         return option
-    values = [*astuple(option)]
+    values = ["" if each is UNSET else each for each in astuple(option)]
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
