@@ -79,16 +79,21 @@ def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
     options = key.options
     if not options.quotes:
         return StreamMembers(key.exchanges, [lookup(each, key.symbol) for each in key.exchanges])
-    depth = options.depth
-    if options.fill is not None:
-        depth = max(depth, FILL_LEVELS_MAX)
-    if options.crossings is not None:
-        depth = max(depth, CROSSING_LEVELS_MAX)
     is_part_excluded = options.fill is not None and bool(options.fill.exclude)
-    if options.group is not None or options.coverage or is_part_excluded:
-        depth = LEVELS_MAX
+    depth = converted_depth(
+        options.depth if options.fill is None else FILL_LEVELS_MAX,
+        crossings=options.crossings,
+        every=options.group is not None or is_part_excluded,
+    )
     fees = options.fees if isinstance(options.fees, dict) else None
     return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth, net=options.net)
+
+
+def converted_depth(depth: int, *, crossings: str | None, every: bool) -> int:
+    """Return the levels a side that a basket converts for a view of this depth."""
+    if every:
+        return LEVELS_MAX
+    return depth if crossings is None else max(depth, CROSSING_LEVELS_MAX)
 
 
 class Opening:
