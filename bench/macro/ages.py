@@ -41,9 +41,9 @@ from onebook.simulator import DIALECTS
 from onebook.simulator.kit.loopback import Urls
 from timing import report
 
-WARM_S = 2.0  # after the first best prices, until books are there
-MEASURED_S = float(os.environ.get("BENCH_AGES_S", "6"))  # of Binance
-OTHERS_S = 5.0  # of another exchange
+WARM_S = 1.5  # after the first best prices, until books are there
+MEASURED_S = float(os.environ.get("BENCH_AGES_S", "5"))  # of Binance
+OTHERS_S = 4.0  # of another exchange
 PATIENCE_S = 15.0
 BARE = "bare reader"
 Best = tuple[int, float, float]  # time of the monotonic clock in ns, bid, ask
@@ -325,9 +325,6 @@ async def measure(kind: str, exchange_name: str) -> None:
     display = EXCHANGES[exchange_name].display
     report(f"age of the best price at the caller, {display}", found, "ms")
     report(f"time with a wrong best price, {display}", wrong, "%")
-    if BARE in wrong:
-        beyond = wrong[name] - wrong[BARE]
-        report(f"the same beyond a bare reader, {display}", {name: beyond}, "%")
     report(f"changes of the best price, {display}", {name: len(ages)}, "changes")
     sys.stdout.flush()
     os._exit(0)

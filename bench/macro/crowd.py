@@ -232,7 +232,7 @@ async def watched(
             say(f"all exchanges came back: every book is live after {returns[-1]:.1f} s")
             storm_at = time.monotonic() + storm_every
         if now >= told_at:
-            told_at += PROGRESS_S
+            told_at = now + PROGRESS_S
             progress(now - began, memory[-1], watch.late)
         await asyncio.sleep(SAMPLE_S)
     took, used = time.monotonic() - began, time.process_time() - cpu
