@@ -102,7 +102,7 @@ def test_views_with_equal_fees_are_one_stream_whatever_their_tables():
     rig = Rig(NAMES)
     for number in range(1_000):
         table = {"okx": f"0.{number % 20:02}", "*": "0.2", f"unused{number}": "1"}
-        known = fees_of(table, NAMES).known
+        known = fees_of(table, NAMES, "BTC/USDT").known
         rig.streams.open(replace_fees(known))
     assert len(rig.streams) == 20
 
@@ -110,6 +110,24 @@ def test_views_with_equal_fees_are_one_stream_whatever_their_tables():
 def replace_fees(fees):
     found = key(net=True, split=True)
     return found._replace(options=replace(found.options, fees=fees))
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"exclude": ["okx"]},
+        {"max_exchanges": 1},
+        {"limit": "1"},
+        {"limit": "1", "max_exchanges": 2},
+    ],
+)
+def test_a_route_may_have_any_of_its_terms_alone(terms):
+    rig = Rig(NAMES)
+    rig.opened(key(fill=fill_sizes(["3"], [], **terms)), **BOOKS)
+    rig.time.run(0.1)
+    (bought,) = rig.heard.updates[-1][2]["data"]["fill"]["buy"]
+    assert len(bought["split"]) <= terms.get("max_exchanges", 2)
+    assert "okx" not in [each["exchange"] for each in bought["split"]] or "exclude" not in terms
 
 
 def test_a_view_without_fees_keeps_its_id():

@@ -67,7 +67,7 @@ def _named(option: object) -> object:
         return ""
     if not isinstance(option, msgspec.Struct):
         return option
-    values = [*astuple(option)]
+    values = ["" if each is msgspec.UNSET else each for each in astuple(option)]
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
