@@ -31,17 +31,25 @@ from onebook.feeds.recording import (
 )
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.library.book import DEPTH, fees_without, options_of
+from onebook.fees import TakerFees
+from onebook.library.book import DEPTH, options_of, require_fee
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
-from onebook.library.source import BookOptions, BookSource, ReaderQueue, Wiring
+from onebook.library.source import (
+    UNKNOWN_FEE,
+    BookOptions,
+    BookSource,
+    ReaderQueue,
+    Wiring,
+)
 from onebook.library.update import BookUpdate
 from onebook.model import Instrument
 from onebook.orderbook import Names, symbols_of
 
 TICK_S: Final = 0.1  # like feeds
 PAUSE_TICKED_S: Final = 600.0  # for a longer pause of the recording, such as between two files
+NEEDS_TABLE: Final = "fees must be a mapping: a recording has no published fees."
 
 
 def replay(
@@ -72,6 +80,7 @@ def replay(
         symbols: The pairs; None for all recorded pairs.
         exchanges: The exchanges to read; all recorded ones by default.
         merged: As in `order_books`, as are the other options.
+        fees: As in `order_books`, but not "published", because lists of pairs are not recorded.
 
     Raises:
         RecordingError: A file is not a recording, or contains nothing that can be replayed.
@@ -79,6 +88,8 @@ def replay(
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
+    if isinstance(fees, str):
+        raise TypeError(NEEDS_TABLE)
     options = options_of(
         depth,
         interval_ms,
@@ -285,12 +296,13 @@ class Player:
             )
         names = tuple(tape.name for tape in tapes)
         groups = [names] if merged else [(name,) for name in names]
-        without_fee = fees_without(options.fees, names)
+        require_fee(options, names)
+        fees = options.fees if isinstance(options.fees, TakerFees) else None
         sources = [
             source
             for symbol in dict.fromkeys(symbols or listed)
             for group in groups
-            if (source := self._source(symbol, group, without_fee)) is not None
+            if (source := self._source(symbol, group, fees)) is not None
         ]
         self._unborn = sources
         self._books_wanted = len(sources)
@@ -334,7 +346,7 @@ class Player:
             yield update
 
     def _source(
-        self, symbol: str, names: Sequence[str], without_fee: Sequence[str]
+        self, symbol: str, names: Sequence[str], fees: TakerFees | None
     ) -> BookSource | None:
         found: Mapping[str, Instrument] = {
             each.exchange: each
@@ -344,9 +356,9 @@ class Player:
         }
         if not found:
             return None
-        source = BookSource(symbol, tuple(found), self._books, 0.0, without_fee)
+        source = BookSource(symbol, tuple(found), self._books, 0.0, fees)
         for name, instrument in found.items():
-            if name not in without_fee:
+            if source.missing[name] != UNKNOWN_FEE:
                 self._wiring.attach(source, instrument)
         return source
 
