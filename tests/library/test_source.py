@@ -231,7 +231,7 @@ def test_a_basket_of_too_many_books_names_those_that_it_leaves_out() -> None:
     }
     options = options_of(5, 0, None, split=False, quotes=["USDC"])
     source = BasketSource(
-        "BTC/USDT", exchanges, Books(), 0.0, lambda *pair: pairs.get(pair), options, lambda *_: None
+        "BTC/USDT", exchanges, Books(), 0.0, lambda *pair: pairs.get(pair), options
     )
     source.read_lists(lambda _: (Reason.NOT_LISTED, ""))
     source.refresh()

@@ -42,7 +42,7 @@ from onebook.streams.crossings import CrossingView
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
 from onebook.streams.options import BEST, CROSSING
-from onebook.streams.stream import Opening
+from onebook.streams.stream import Opening, converted_depth
 
 # A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (
@@ -230,7 +230,7 @@ class BasketSource(BookSource):
         opened_at: Monotonic seconds.
         lookup: Returns the instrument of an exchange and a symbol.
         options: `quotes`, `fees` and `net` decide how books are converted.
-        published: Returns the published fee of a pair.
+        published: Returns the published fee of a pair; needed if those are the fees.
     """
 
     members: BasketMembers
@@ -243,7 +243,7 @@ class BasketSource(BookSource):
         opened_at: float,
         lookup: Lookup,
         options: BookOptions,
-        published: Published,
+        published: Published | None = None,
     ) -> None:
         if options.fees == PUBLISHED:
             super().__init__(symbol, (), books, opened_at, published=published)
@@ -361,9 +361,13 @@ class BasketSource(BookSource):
         return self._has_fee(exchange, symbol) and self._lookup(exchange, symbol) is not None
 
     def _members(self) -> BasketMembers:
-        # Of every level, because each update has the horizons.
-        net = self._options.net
-        return BasketMembers(self.names, self.symbol, self._lookup, self.fees, net=net)
+        options = self._options
+        depth = converted_depth(
+            options.depth, crossings=options.crossings, every=options.group is not None
+        )
+        return BasketMembers(
+            self.names, self.symbol, self._lookup, self.fees, depth, net=options.net
+        )
 
     def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None
