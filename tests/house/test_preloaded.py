@@ -11,7 +11,6 @@ import pytest
 import preloaded
 from steady import PATIENCE_S
 
-
 # What a fork would take over from the process that forks.
 SHOWN = """
 import gc, os, resource, signal, sys, threading, time
