@@ -110,7 +110,7 @@ soak-accounts: $(BIN)/.installed-dev ## 400 random accounts of each exchange, fr
 mutations: $(BIN)/.installed-dev ## put defects of the past back, one by one: each must fail its test (ONLY=name)
 	$(BIN)/python tests/mutations.py $(ONLY)
 
-load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients for 30 minutes (LOAD_S=1800)
+load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients for 30 minutes (LOAD_S=1800); Ctrl-C prints the figures so far
 	cc -O2 bench/macro/sink.c -o $(VENV)/sink
 	BENCH_SINK=$(CURDIR)/$(VENV)/sink PYTHONPATH=bench $(BIN)/python bench/macro/crowd.py --seconds $(or $(LOAD_S),1800)
 
