@@ -85,8 +85,9 @@ SOAK := ONEBOOK_AUTOBAHN=all ONEBOOK_BIG=1 $(DEV_MODE) $(BIN)/python -m pytest -
 soak-sockets: $(BIN)/.installed-dev ## what `make test` leaves out: all exchanges over sockets, Autobahn, axe
 	$(SOAK) --dist=worksteal -m soak --costs=build/soak-costs.tsv
 
+# Each command in a process that imports it (tests/preloaded.py), as a user starts it.
 soak-dev: $(BIN)/.installed-dev ## the tests of `make test` in Python's development mode
-	HYPOTHESIS_PROFILE=nightly $(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal
+	HYPOTHESIS_PROFILE=nightly $(DEV_MODE) $(BIN)/python -m pytest -p no:preloaded --numprocesses=$(PROCESSES) --dist=worksteal
 
 soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new seed
 	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
