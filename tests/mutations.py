@@ -56,6 +56,12 @@ MUTATIONS: Final = {
         "",
         "test_the_error_of_the_offset_of_a_followed_book_becomes_a_number",
     ),
+    "clocks_that_stay_on_the_feeds_node": Mutation(
+        "1cef57b",
+        "        self._measure_clocks(heartbeat)\n",
+        "",
+        "test_a_gateway_knows_the_error_of_the_clocks_that_its_feeds_node_measures",
+    ),
     "late_frame_of_a_removed_book": Mutation(
         "616e249",
         "late = error is None or name in self._books.trackers.left",
