@@ -184,7 +184,8 @@ class Node:
     def later(self, seconds):
         """Put the clock forward and tick once."""
         self.clock.put_forward(seconds)
-        self.gateway.scheduler.tick()
+        while self.gateway.scheduler.tick():
+            pass
 
     @asynccontextmanager
     async def listening(self, protocol=None):
