@@ -31,17 +31,25 @@ from onebook.feeds.recording import (
 )
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.library.book import DEPTH, fees_without, options_of
+from onebook.library.book import DEPTH, options_of, require_fee
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
-from onebook.library.source import BookOptions, BookSource, ReaderQueue, Wiring
+from onebook.library.source import (
+    UNKNOWN_FEE,
+    BasketSource,
+    BookOptions,
+    BookSource,
+    ReaderQueue,
+    Wiring,
+)
 from onebook.library.update import BookUpdate
-from onebook.model import Instrument
+from onebook.model import Instrument, Reason
 from onebook.orderbook import Names, symbols_of
 
 TICK_S: Final = 0.1  # like feeds
 PAUSE_TICKED_S: Final = 600.0  # for a longer pause of the recording, such as between two files
+NEEDS_TABLE: Final = "fees must be a mapping: a recording has no published fees."
 
 
 def replay(
@@ -60,6 +68,7 @@ def replay(
     fees: Mapping[str, str] | None = None,
     net: bool = False,
     crossings: str | None = None,
+    quotes: Iterable[str] = (),
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
@@ -71,14 +80,18 @@ def replay(
         recordings: Files, or folders of `.rec` files as `record` of `order_book` makes them.
         symbols: The pairs; None for all recorded pairs.
         exchanges: The exchanges to read; all recorded ones by default.
-        merged: As in `order_books`, as are the other options.
+        merged: As in `order_books`, as are the other options. With `quotes` the recordings must
+            have the books that convert, too.
+        fees: As in `order_books`, but not "published", because lists of pairs are not recorded.
 
     Raises:
         RecordingError: A file is not a recording, or contains nothing that can be replayed.
-        UnknownSymbol: A pair is not recorded.
+        UnknownSymbol: A pair is not recorded, with `quotes` in none of the quotes.
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
+    if isinstance(fees, str):
+        raise TypeError(NEEDS_TABLE)
     options = options_of(
         depth,
         interval_ms,
@@ -90,6 +103,7 @@ def replay(
         fees=fees,
         net=net,
         crossings=crossings,
+        quotes=quotes,
     )
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
@@ -276,8 +290,11 @@ class Player:
         # All recorded instruments, subscribed or not, so that requests get the recorded numbers.
         for tape in tapes:
             tape.open_books(self._books)
-        listed = {each.symbol: None for tape in tapes for each in tape.instruments}
-        unknown = [each for each in symbols or () if each not in listed]
+        self._recorded = {
+            (tape.name, each.symbol): each for tape in tapes for each in tape.instruments
+        }
+        listed = {symbol: None for _, symbol in self._recorded}
+        unknown = [each for each in symbols or () if not self._places(each, options.quotes)]
         if unknown:
             raise UnknownSymbol(
                 f"{unknown[0]} is not recorded; recorded: {', '.join(listed) or 'no pairs'}.",
@@ -285,12 +302,12 @@ class Player:
             )
         names = tuple(tape.name for tape in tapes)
         groups = [names] if merged else [(name,) for name in names]
-        without_fee = fees_without(options.fees, names)
+        require_fee(options, names)
         sources = [
-            source
+            self._source(symbol, found, options)
             for symbol in dict.fromkeys(symbols or listed)
             for group in groups
-            if (source := self._source(symbol, group, without_fee)) is not None
+            if (found := [each for each in self._places(symbol, options.quotes) if each in group])
         ]
         self._unborn = sources
         self._books_wanted = len(sources)
@@ -333,22 +350,28 @@ class Player:
         while (update := self._queue.take()) is not None:
             yield update
 
-    def _source(
-        self, symbol: str, names: Sequence[str], without_fee: Sequence[str]
-    ) -> BookSource | None:
-        found: Mapping[str, Instrument] = {
-            each.exchange: each
-            for tape in self._tapes
-            for each in tape.instruments
-            if each.symbol == symbol and tape.name in names
-        }
-        if not found:
-            return None
-        source = BookSource(symbol, tuple(found), self._books, 0.0, without_fee)
-        for name, instrument in found.items():
-            if name not in without_fee:
-                self._wiring.attach(source, instrument)
+    def _places(self, symbol: str, quotes: Sequence[str]) -> list[str]:
+        """Return the exchanges that recorded a pair, or its base in one of the further quotes."""
+        base, _, own = symbol.partition("/")
+        pairs = {f"{base}/{quote}" for quote in (own, *quotes)}
+        return [*dict.fromkeys(name for name, pair in self._recorded if pair in pairs)]
+
+    def _source(self, symbol: str, names: Sequence[str], options: BookOptions) -> BookSource:
+        if options.quotes:
+            basket = BasketSource(symbol, names, self._books, 0.0, self._instrument, options)
+            for instrument in basket.read_lists(lambda _: (Reason.NOT_LISTED, "")):
+                self._wiring.follow(basket, instrument)
+            basket.refresh()
+            return basket
+        assert not isinstance(options.fees, str), options.fees
+        source = BookSource(symbol, names, self._books, 0.0, options.fees)
+        for name in names:
+            if source.missing[name] != UNKNOWN_FEE:
+                self._wiring.attach(source, self._recorded[name, symbol])
         return source
+
+    def _instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        return self._recorded.get((exchange, symbol))
 
 
 def _placed(tape: Tape) -> Iterator[tuple[Entry, Tape]]:

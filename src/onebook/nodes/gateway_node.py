@@ -103,6 +103,7 @@ class RemoteCatalogue(Catalogue):
             self.read_on[exchange] = page.read_on
         self.update(exchange, lists.instruments_of(exchange, rows))
         self.note_complete()
+        self.on_read(exchange)
 
     def note_complete(self) -> None:
         """Update whether all lists have arrived."""
