@@ -244,6 +244,16 @@ class TestCommands:
         refused = run("transactions", "collect", "--exchange", "fennec")
         assert refused.exit_code == 2
         run("credentials", "set", "fennec", typed=f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n")
+        for other, message in (
+            (
+                "fennec:new",
+                "for the account new (onebook credentials set fennec:new)",
+            ),
+            ("fenec", "Exchange 'fenec' is not supported; supported: "),
+        ):
+            refused = run("transactions", "collect", "--exchange", f"fennec,{other}")
+            assert (refused.exit_code, refused.stdout) == (2, "")  # nothing was collected
+            assert message in refused.stderr
         first = run("transactions", "collect", "--exchange", "fennec")
         assert first.exit_code == 0, first.output
         assert re.search(r"fennec +mainnet +[\d,]+ +[\d,]+ +yes", first.stdout)
@@ -266,6 +276,9 @@ class TestCommands:
         ]
         assert all(counts)
         assert sum(counts) == kept_count
+        nothing = run("transactions", "forget", "fenec", "--yes")  # a typo deletes nothing
+        assert nothing.exit_code == 2
+        assert "Exchange 'fenec' is not supported; supported: " in nothing.stderr
         assert run("transactions", "fetch", *words).exit_code != 0
 
     def test_from_the_passphrase_to_a_proven_file(self, run: Any, tmp_path: Path) -> None:
