@@ -95,8 +95,8 @@ soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new se
 soak-crash: $(BIN)/.installed-dev ## kill a node at 200 points of time and count what was billed
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s -m "soak or not soak" tests/e2e/test_crash.py
 
-soak-worlds: $(BIN)/.installed-dev ## 10,000 simulated worlds and 300 random swarms (SEEDS=0:10000)
-	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/proofs
+soak-worlds: $(BIN)/.installed-dev ## 10,000 simulated worlds and baskets, 300 random swarms (SEEDS=0:10000)
+	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/proofs tests/streams/test_pooled.py
 	ONEBOOK_SWARMS=300 ONEBOOK_SWARM_ACTS=300 $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/swarm
 
 soak-accounts: $(BIN)/.installed-dev ## 400 random accounts of each exchange, from a new seed (SEED=7 repeats one)

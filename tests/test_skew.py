@@ -136,3 +136,51 @@ def test_requests_and_messages_of_different_clocks_give_a_bound_without_an_error
     skew.answered(at(0, 2), 0.0, 0.01)
     skew.received(at(1, 1), 1.001)
     assert of(skew.offset(1.001)) == (pytest.approx(1.001, abs=3e-6), None)
+
+
+@given(
+    exchange_s=st.floats(-5, 5),
+    node_s=st.floats(-1e6, 1e6),
+    asked=st.lists(st.tuples(seconds, seconds), min_size=1, max_size=5),
+    there_s=seconds,
+    back_s=seconds,
+    later_s=st.floats(0.0, 60.0),
+)
+def test_a_reading_passed_on_by_another_node_bounds_the_offset_there(
+    exchange_s: float,
+    node_s: float,
+    asked: list[tuple[float, float]],
+    there_s: float,
+    back_s: float,
+    later_s: float,
+) -> None:
+    """Times of the measuring node; the other's clock is `node_s` ahead and never compared."""
+    measured, other = ClockSkew(), ClockSkew()
+    now = 0.0
+    for way_s, return_s in asked:
+        sent_at = now
+        now += way_s
+        told = at(now, exchange_s) // 1_000 * 1_000
+        now += return_s
+        measured.answered(told, sent_at, now)
+    now += later_s
+    reading = measured.reading(now)
+    assert reading is not None
+    # The other node's heartbeat was under way for `there_s`; the hold before the answer is added.
+    asked_at, arrived_at = now - there_s, now + back_s
+    other.answered(reading[0], asked_at + node_s, arrived_at + node_s, resolution_us=reading[1])
+    passed_on = of(other.offset(arrived_at + node_s))
+    assert passed_on.error_s is not None
+    assert abs(passed_on.offset_s - (exchange_s + node_s)) <= passed_on.error_s + 5e-6
+    known = measured.offset(now)
+    assert known is not None
+    assert known.error_s is not None
+    added_s = (there_s + back_s) / 2
+    assert passed_on.error_s == pytest.approx(known.error_s + added_s, abs=5e-6)
+
+
+def test_messages_alone_make_no_reading() -> None:
+    skew = ClockSkew()
+    assert skew.reading(0.0) is None
+    skew.received(at(0.0, 0.0), 0.1)
+    assert skew.reading(0.2) is None

@@ -16,6 +16,7 @@ import stream
 from onebook.books import Books
 from onebook.clock import ManualClock
 from onebook.model import Instrument
+from onebook.signals import Signal
 from onebook.streams import Stream, StreamKey, Streams, ViewOptions
 from timing import interleaved, report
 
@@ -33,6 +34,7 @@ class NullPorts:
 
     def __init__(self) -> None:
         self.instruments: dict[str, Instrument] = {}
+        self.on_read: Signal[[str]] = Signal()
         self.published = 0
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:

@@ -9,6 +9,7 @@ rate as they age. No I/O, no clock.
 """
 
 from collections import deque
+from math import ceil, floor
 from typing import Final, NamedTuple
 
 WINDOW_S: Final = 30.0  # the least difference of the present and of the last window counts
@@ -89,6 +90,18 @@ class ClockSkew:
                 self._window_ends = float("-inf")
                 break
         self._answers.append(answer)
+
+    def reading(self, now: float) -> tuple[int, int] | None:
+        """Return the exchange's time in microseconds and its resolution, for another's `answered`.
+
+        The exchange's clock is at or after that time, by at most the resolution; None if the error
+        of the offset is unknown.
+        """
+        offset = self.offset(now)
+        if offset is None or offset.error_s is None:
+            return None
+        at_s = now - offset.offset_s - offset.error_s
+        return floor(at_s * 1_000_000), ceil(offset.error_s * 2_000_000) + 1
 
     def offset(self, now: float) -> Offset | None:
         """Return the offset of monotonic time; None before the first measurement."""

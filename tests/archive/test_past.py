@@ -1,5 +1,6 @@
 """The past is the live book: every recorded update is rebuilt with its checksum."""
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -98,6 +99,8 @@ async def run(world: World, steps: int) -> None:
             world.recorder.take_keyframes()
             await world.recorder.flush()
     await world.recorder.flush()
+    if world.recorder.closing is not None:
+        await asyncio.wrap_future(world.recorder.closing)
 
 
 def missing_in(world: World, moments: slice) -> set[int]:
@@ -123,7 +126,7 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
     assert world.clock.now_s > 90 + KEYFRAME_S
     assert missing_in(world, slice(seed, None, 17)) == set()
     assert [*tmp_path.glob("2026/*/*/*/kraken/BTC-USDT.parquet")]  # the closed hour
-    assert [*tmp_path.glob("open/*/*.parquet")]
+    assert [*tmp_path.glob("open/*/*.arrow")]
     before, _ = world.live[50]
     update = onebook.history(tmp_path, SYMBOL, exchanges=NAMES, at=before)
     assert update.time_us == before
@@ -212,7 +215,7 @@ async def test_an_unreadable_segment_costs_its_hour_and_no_other(
     world = World(tmp_path, 6)
     folder = tmp_path / "open" / "2020-01-01T00"
     folder.mkdir(parents=True)
-    (folder / "1-0-0-1-2.parquet").write_bytes(b"broken")
+    (folder / "1-0-0-1-2.arrow").write_bytes(b"broken")
     await world.recorder.begin()
     world.open()
     await run(world, 50)

@@ -291,7 +291,7 @@ def test_the_age_of_the_prices_is_shown_as_soon_as_the_times_are_known():
     assert answer.exit_code == 0
     assert server.asked["times"] is True
     assert server.asked["exchanges"] == ["okx", "kraken"]
-    first, last = (answer.output.find(text) for text in ("received 5 ms ago", "17 ms old ±2 ms"))
+    first, last = (answer.output.find(text) for text in ("≥ 5 ms old", "17 ms old ±2 ms"))
     assert -1 < first < last
 
 

@@ -26,6 +26,7 @@ def history(tmp_path_factory):
         await run(world, 700)
         world.clock.move_to(world.clock.now_s + HOUR_US / 1_000_000)
         await world.recorder.flush()
+        await asyncio.wrap_future(world.recorder.closing)
 
     asyncio.run(record())
     return world

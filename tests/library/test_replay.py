@@ -2,13 +2,18 @@
 
 import asyncio
 import re
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import onebook
-from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth
+from core.conversions import World, decimals_of, expected
+from library.place import PATIENCE_S, SYMBOL, feeds, shown, sides, truth
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import (
     ConnectionOpened,
@@ -50,6 +55,25 @@ async def recorded(folder: Path) -> list[BookUpdate]:
             ):
                 await asyncio.sleep(0.01)
         return books.snapshots()
+
+
+def best(side: Iterable[Any]) -> list[tuple[Fraction, Fraction]]:
+    return [(Fraction(each.price), Fraction(each.amount)) for each in islice(side, 10)]
+
+
+def pooled(sim: SimulatedExchanges, names: list[str], side: int) -> list[tuple[Fraction, Fraction]]:
+    """The best of BTC/USDT and of BTC/USDC, each converted on its own exchange."""
+    total = Counter[Fraction]()
+    for name in names:
+        books = [sim[name].book(each) for each in (SYMBOL, "BTC/USDC", "USDC/USDT")]
+        for price, amount in books[0][side].items():
+            total[Fraction(price)] += Fraction(amount)  # type: ignore[assignment]
+        world = World([books[1]], ["0"], [books[2]], ["0"], inverse=False, scales=[8])
+        (levels,) = expected(world, side, decimals_of(world))
+        for at, held in levels:
+            total[at] += held  # type: ignore[assignment]
+    found = sorted(total.items(), reverse=side == 0)[:10]
+    return found  # type: ignore[return-value]
 
 
 async def test_an_exchange_that_names_the_address_of_its_socket_is_recorded(
@@ -110,6 +134,44 @@ async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> No
         onebook.replay(tmp_path / "recording", exchanges="okx")
     with pytest.raises(UnknownExchange):
         onebook.replay(tmp_path / "recording", exchanges="okay")
+
+
+async def test_a_basket_is_replayed_with_the_books_that_convert(tmp_path: Path) -> None:
+    names, symbols = ["kraken", "okx"], [SYMBOL, "BTC/USDC", "USDC/USDT"]
+    async with (
+        SimulatedExchanges(names, seed=17, rate_hz=0) as sim,
+        onebook.order_books(
+            [SYMBOL], exchanges=names, quotes=["USDC"], feeds=feeds(sim), record=tmp_path
+        ) as books,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        while not all(step.exchanges for step in books.snapshots()[0].conversions):
+            await asyncio.sleep(0.01)
+        for _ in range(STEPS):
+            sim.step()
+        whole = [pooled(sim, names, side) for side in (0, 1)]
+        while [best(side) for side in sides(books.snapshots()[0])] != whole:
+            await asyncio.sleep(0.01)
+    played = [*onebook.replay(tmp_path, SYMBOL, quotes=["USDC"])]
+    assert [best(side) for side in sides(played[-1])] == whole
+    assert played[-1].stale == ()
+    assert {each.members: each.exchanges for each in played[-1].conversions} == {
+        ("kraken:USDC",): ("kraken",),
+        ("okx:USDC",): ("okx",),
+    }
+    apart = [*onebook.replay(tmp_path, SYMBOL, quotes=["USDC"], merged=False)]
+    assert {tuple(each.exchanges) for each in apart} == {
+        ("kraken", "kraken:USDC"),
+        ("okx", "okx:USDC"),
+    }
+    # A bridge is not recorded itself.
+    *_, bridge = onebook.replay(tmp_path, "USDC/BTC", quotes=["USDT"])
+    assert bridge.best_ask is not None
+    assert {*bridge.exchanges} == {"kraken:USDT", "okx:USDT"}
+    every = {each.symbol for each in onebook.replay(tmp_path, quotes=["USDC"])}
+    assert every == set(symbols)
+    with pytest.raises(UnknownSymbol, match="ETH/USDT is not recorded"):
+        onebook.replay(tmp_path, "ETH/USDT", quotes=["USDC"])
 
 
 async def test_a_recording_is_never_written_over(tmp_path: Path) -> None:

@@ -209,6 +209,21 @@ async def test_a_gateway_knows_the_fees_and_transfers_that_a_feeds_node_reads(tm
         await eventually(lambda: node.catalogue.transfer("gate", "BTC") == read)
 
 
+async def test_a_gateway_knows_the_error_of_the_clocks_that_its_feeds_node_measures(tmp_path):
+    async with world(tmp_path) as here, here.feeds():
+        node, subscriber = await here.gateway()
+        await here.fresh(subscriber)
+
+        def times(name):
+            (found, *_) = (each for each in node.books if each.instrument.exchange == name)
+            return found.times(SYSTEM_CLOCK.wall_us(), SYSTEM_CLOCK.monotonic())
+
+        await eventually(lambda: times("okx").error_us is not None)
+        found = times("okx")  # whose clock is this machine's
+        assert abs(found.offset_us) <= found.error_us
+        assert times("kraken").error_us is None, "it tells its time in seconds only"
+
+
 async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(tmp_path):
     """A partition without a closed socket: only heartbeats reveal it."""
     async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():

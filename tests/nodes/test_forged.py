@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 
 from nodes.test_cluster import SYMBOLS, eventually, world
 from nodes.test_payloads import SAMPLES, damaged
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import NatsSettings, TierSettings
 from onebook.model import Tier
 from onebook.nodes import key_sharing, lists, wire
@@ -197,6 +198,34 @@ async def test_a_time_that_cannot_be_sent_back_silences_no_node(tmp_path):
         )
         await here.fresh(subscriber)
         assert subscriber.statuses[statuses:] == []
+
+
+async def test_clocks_told_before_they_were_asked_are_not_measured(tmp_path):
+    """Such an answer would have a negative error."""
+    async with attacked(tmp_path) as (_, node, _, bus):
+        (gateway,) = alive(node, NodeRole.GATEWAY)
+        (book, *_) = (each for each in node.books if each.instrument.exchange == "kraken")
+        plain = {"name": "f", "role": NodeRole.FEEDS, "wire": wire.VERSION}
+
+        def error_us():
+            return book.times(SYSTEM_CLOCK.wall_us(), SYSTEM_CLOCK.monotonic()).error_us
+
+        def tell(after_s, ahead_s=0.0):
+            mine_us = round((SYSTEM_CLOCK.monotonic() + after_s) * 1e6)
+            told = {"kraken": (SYSTEM_CLOCK.wall_us() + round(ahead_s * 1e6), 1_000)}
+            forged = NodeHeartbeat(
+                node=FORGED, clocks={gateway: mine_us}, exchange_clocks=told, **plain
+            )
+            bus.publish(SUBJECTS.heartbeats, encode_heartbeat(forged))
+
+        tell(1.0, ahead_s=5.0)
+        later = NodeHeartbeat(node=FORGED + 1, **plain)
+        bus.publish(SUBJECTS.heartbeats, encode_heartbeat(later))
+        await eventually(lambda: FORGED + 1 in alive(node, NodeRole.FEEDS))
+        assert error_us() is None
+        tell(-0.001)
+        await eventually(lambda: error_us() is not None)
+        assert error_us() > 0
 
 
 async def test_a_forged_late_node_is_one_line_of_the_log(tmp_path, caplog):

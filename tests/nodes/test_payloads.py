@@ -46,6 +46,7 @@ SAMPLES: list[Any] = [
         books=7,
         live=8,
         clocks={9: 10},
+        exchange_clocks={"okx": (11, 12)},
     ),
     key_sharing.KeyTally(gateway=1, taken={"k": 0.5}, connections={"k": 2}),
     interest.Interest(gateway=1, seq=2, added=["okx BTC/USDT"], pages=3),

@@ -1,15 +1,9 @@
-"""Quote baskets: books of several quotes in one view, against raw books in exact fractions."""
+"""Quote baskets: books of several quotes in one view; `test_pooled.py` has random ones."""
 
-import random
-import sys
 from decimal import Decimal
-from fractions import Fraction
 
-import pytest
-
-from core.conversions import World, decimals_of, expected, random_book
-from onebook.fees import TakerFees, exchange_of, fee_of, symbol_of
-from onebook.model import Health
+from onebook.fees import TakerFees, exchange_of, symbol_of
+from onebook.model import Instrument
 from onebook.streams import StreamKey, ViewOptions
 from onebook.streams.basket import conversion_steps, member_name
 from onebook.streams.fill import fill_sizes
@@ -17,7 +11,6 @@ from onebook.streams.fill import fill_sizes
 from .test_streams import Rig
 
 OWN, USDC, USD = "BTC/USDT", "BTC/USDC", "BTC/USD"
-SEEDS = 60  # `PYTHONPATH=tests python -m streams.test_basket 10000` runs more
 
 
 def rig_of(listed):
@@ -73,8 +66,7 @@ def test_a_member_is_an_exchange_or_an_exchange_and_a_quote():
 def test_a_conversion_is_the_own_exchanges_else_that_of_all():
     steps = conversion_steps(sorted(MEMBERS), OWN, lambda exchange, pair: pair in LISTED[exchange])
     assert [(step.symbol, step.inverse, step.through, step.members) for step in steps] == [
-        ("USDT/USD", True, ("binance",), ("binance:USD",)),
-        ("USDT/USD", True, ("binance",), ("okx:USD",)),
+        ("USDT/USD", True, ("binance",), ("binance:USD", "okx:USD")),
         ("USDC/USDT", False, ("kraken",), ("kraken:USDC",)),
     ]
     lost = conversion_steps(["a:EUR", "b"], OWN, lambda exchange, pair: False)
@@ -124,7 +116,7 @@ def test_what_a_lost_conversion_book_converts_leaves_the_view_in_the_same_turn()
     assert rig.heard.updates[-1][0] == at
     data = data_of(rig)
     assert data["stale_exchanges"] == ["binance:USD", "okx:USD"]
-    assert [each["reason"] for each in data["conversions"]] == ["gap", "gap", None]
+    assert [each["reason"] for each in data["conversions"]] == ["gap", None]
     assert data["conversions"][0]["bid"] is None
     assert [each["price"] for each in data["asks"]] == [Decimal("100.1"), Decimal("100.2"), 101]
     told = {each["exchange"]: each for _, _, each in rig.heard.statuses}
@@ -137,6 +129,93 @@ def test_what_a_lost_conversion_book_converts_leaves_the_view_in_the_same_turn()
     rig.time.run(60)
     assert data_of(rig)["stale_exchanges"] == []
     assert {each["state"] for _, _, each in rig.heard.statuses} == {"live"}
+
+
+def test_a_conversion_pair_that_an_exchange_lists_later_is_used_as_soon_as_it_is_read():
+    rig = rig_of(LISTED)
+    stream = opened(rig, key_of(*MEMBERS, interval_ms=60_000), **BOOKS)
+    rig.heard.statuses.clear()
+    number = stream.update_number
+    rig.feeds.listed["okx", "USDT/USD"] = late = Instrument("okx", "USDT/USD", "USDT-USD")
+    rig.time.run(120)
+    assert stream.update_number == number
+    rig.feeds.on_read("binance")
+    assert late not in rig.feeds.wanted
+    rig.feeds.on_read("okx")
+    assert rig.feeds.wanted[late] == 1
+    rig.time.run(0)
+    assert data_of(rig)["stale_exchanges"] == ["okx:USD"]
+    told = [(each["exchange"], each["state"], each["reason"]) for _, _, each in rig.heard.statuses]
+    assert told == [("okx:USD", "stale", "subscribing")]
+    rig.snapshot("okx", [("1.2", "900")], [("1.25", "900")], symbol="USDT/USD")
+    rig.time.run(60)
+    data = data_of(rig)
+    assert data["stale_exchanges"] == []
+    assert [
+        (each["symbol"], each["exchanges"], each["members"]) for each in data["conversions"]
+    ] == [
+        ("USDT/USD", ["binance"], ["binance:USD"]),
+        ("USDT/USD", ["okx"], ["okx:USD"]),
+        ("USDC/USDT", ["kraken"], ["kraken:USDC"]),
+    ]
+    assert Decimal("85") in [each["price"] for each in data["asks"]]  # 102 / 1.2
+    assert rig.heard.statuses[-1][2]["state"] == "live"
+    number = stream.update_number
+    rig.feeds.on_read("okx")  # the same list again
+    rig.time.run(120)
+    assert stream.update_number == number
+    rig.streams.close(stream)
+    assert set(rig.feeds.wanted.values()) == {0}
+
+
+def test_a_conversion_pair_that_is_delisted_is_replaced_or_its_books_leave_the_view():
+    listed = {**LISTED, "okx": (OWN, USD, "USDT/USD")}
+    rig = rig_of(listed)
+    books = {**BOOKS, "okx": {**BOOKS["okx"], "USDT/USD": ([("1.2", "900")], [("1.25", "900")])}}
+    stream = opened(rig, key_of(*MEMBERS, interval_ms=60_000), **books)
+    assert Decimal("85") in [each["price"] for each in data_of(rig)["asks"]]
+    gone = rig.feeds.listed.pop(("okx", "USDT/USD"))
+    number = stream.update_number
+    rig.feeds.on_read("okx")
+    rig.time.run(0)
+    assert stream.update_number == number + 1
+    assert data_of(rig)["stale_exchanges"] == []
+    assert Decimal("81.6") in [each["price"] for each in data_of(rig)["asks"]]  # 102 / 1.25
+    assert rig.feeds.wanted[gone] == 0
+    rig.heard.statuses.clear()
+    gone = rig.feeds.listed.pop(("binance", "USDT/USD"))
+    rig.feeds.on_read("binance")
+    rig.time.run(0)
+    assert data_of(rig)["stale_exchanges"] == ["binance:USD", "okx:USD"]
+    assert [each["symbol"] for each in data_of(rig)["conversions"]] == ["USDC/USDT"]
+    told = [(each["exchange"], each["state"], each["reason"]) for _, _, each in rig.heard.statuses]
+    assert told == [(name, "offline", "no_conversion") for name in ("binance:USD", "okx:USD")]
+    rig.feeds.listed["binance", "USDT/USD"] = gone
+    rig.feeds.on_read("binance")
+    rig.time.run(60)
+    assert data_of(rig)["stale_exchanges"] == []
+    rig.streams.close(stream)
+    assert set(rig.feeds.wanted.values()) == {0}
+
+
+def test_one_of_several_books_of_a_conversion_that_is_lost_is_an_update_in_the_same_turn():
+    """The member stays, because another book converts it: at its price."""
+    listed = {"kraken": ("USDT/USD", OWN), "binance": ("USDT/USD", OWN), "okx": (USD,)}
+    rig = rig_of(listed)
+    books = {
+        "kraken": {"USDT/USD": ([("1.2", "900")], [("1.28", "900")]), OWN: ([], [("101", "1")])},
+        "binance": {"USDT/USD": ([("1.25", "900")], [("1.28", "900")]), OWN: ([], [("102", "1")])},
+        "okx": {USD: ([], [("100", "1")])},
+    }
+    stream = opened(rig, key_of("kraken", "binance", "okx:USD", interval_ms=60_000), **books)
+    assert data_of(rig)["asks"][0]["price"] == 80  # 100 / 1.25
+    number = stream.update_number
+    rig.lose("binance", symbol="USDT/USD")
+    rig.time.run(0)
+    assert stream.update_number == number + 1
+    assert data_of(rig)["asks"][0]["price"] == Decimal("83.3333333334")
+    (step,) = data_of(rig)["conversions"]
+    assert step["stale_exchanges"] == ["binance"]
 
 
 def test_a_change_of_a_conversion_book_is_an_update():
@@ -216,159 +295,3 @@ def test_coverage_is_in_the_quote_of_the_view():
     # 650 USDC are known: what costs more has no known price.
     assert coverage["kraken:USDC"] == {"bids": None, "asks": Decimal("300.6")}
     assert coverage["okx:USD"] == {"bids": None, "asks": None}
-
-
-# Random worlds
-
-EXCHANGES = ("kraken", "okx")
-QUOTES = {"USDC": "USDC/USDT", "USD": "USDT/USD"}
-FEES = ("0", "0.1", "0.26", "-0.02")
-
-
-def steps_of(listed, members):
-    """Return {conversion: (through, members)} by the documented rule, found independently."""
-    found = {}
-    for member in members:
-        exchange, _, quote = member.partition(":")
-        if not quote:
-            continue
-        pair = QUOTES[quote]
-        through = (
-            (exchange,)
-            if pair in listed[exchange]
-            else tuple(each for each in EXCHANGES if pair in listed[each])
-        )
-        if through:
-            alone = exchange if pair in listed[exchange] else ""
-            found.setdefault((pair, alone), (through, []))[1].append(member)
-    return found
-
-
-def pooled(listed, members, books, fees, depth, scale_of):
-    """Return the expected sides as [(price, {member: amount})], and the members left out."""
-    sides = ({}, {})
-    left_out = {each for each in members if books.get(where(each)) is None}
-    converted = steps_of(listed, members)
-    for (pair, _), (through, served) in converted.items():
-        live = [books.get((each, pair)) for each in through]
-        if all(each is None for each in live):
-            left_out.update(served)
-            continue
-        world = World(
-            [books.get(where(each)) for each in served],
-            [fee_of(fees, *where(each)) or "0" for each in served],
-            live,
-            [fee_of(fees, each, pair) or "0" for each in through],
-            pair.startswith("USDT"),
-            [scale_of(*where(each)) for each in served],
-        )
-        for side in (0, 1):
-            found = expected(world, side, decimals_of(world))
-            for member, levels in zip(served, found, strict=True):
-                for price, amount in levels:
-                    sides[side].setdefault(price, {})[member] = amount
-    for member in members:
-        if ":" not in member and member not in left_out:
-            for side in (0, 1):
-                for price, amount in books[where(member)][side].items():
-                    sides[side].setdefault(Fraction(price), {})[member] = Fraction(amount)
-    ordered = [sorted(sides[0].items(), reverse=True), sorted(sides[1].items())]
-    return [side[:depth] for side in ordered], left_out
-
-
-def where(member):
-    return exchange_of(member), symbol_of(member, OWN)
-
-
-def fill_of(levels, size):
-    """Return (amount, notional) of the cheapest fill."""
-    amount = notional = Fraction(0)
-    for price, parts in levels:
-        taken = min(size - amount, sum(parts.values()))
-        amount += taken
-        notional += taken * price
-    return amount, notional
-
-
-def check(seed):
-    """Let random books of a basket change, get lost and return; compare each update."""
-    random_ = random.Random(seed)
-    listed = {
-        exchange: {OWN, USDC, USD} | {pair for pair in QUOTES.values() if random_.random() < 0.6}
-        for exchange in EXCHANGES
-    }
-    every = [f"{exchange}{quote}" for exchange in EXCHANGES for quote in ("", ":USDC", ":USD")]
-    served = {each for _, members in steps_of(listed, every).values() for each in members}
-    members = sorted(each for each in every if ":" not in each or each in served)
-    kind = random_.random()
-    names = list(EXCHANGES) if kind < 0.5 else []
-    if kind < 0.25:  # published fees differ by pair
-        names = [f"{each}:{pair}" for each in EXCHANGES for pair in sorted(listed[each])]
-    fees = {each: random_.choice(FEES) for each in names}
-    depth, size = random_.choice((1, 4, 500)), random_.choice(("0.5", "3", "40"))
-    options = {"depth": depth, "split": True, "mode": "delta", "interval_ms": 10}
-    # Without fees a fill is gross; with fees routes have their own tests.
-    options |= {"fees": TakerFees(fees)} if fees else {"fill": fill_sizes([size], [])}
-    rig = rig_of(listed)
-    stream = rig.streams.open(key_of(*members, **options))
-    books, replayed = {}, ({}, {})
-
-    def amount_scale(exchange, symbol):
-        return rig.books.get(rig.feeds.instrument(exchange, symbol)).core.amount_scale
-
-    for _ in range(5):
-        for instrument in list(rig.feeds.wanted):
-            place, symbol = (instrument.exchange, instrument.symbol), instrument.symbol
-            mid, most = (100, 3) if symbol.startswith("BTC") else (1.01, 400)
-            action = random_.random()
-            if action < 0.15 and place in books:
-                rig.lose(*place[:1], Health.STALE, symbol=symbol)
-                del books[place]
-            elif action < 0.7:
-                book = random_book(random_, mid, most)
-                if book is not None:
-                    rig.snapshot(place[0], *(side.items() for side in book), symbol=symbol)
-                    books[place] = book
-        rig.heard.updates.clear()
-        rig.time.run(5)
-        if not rig.heard.updates:
-            continue
-        for _, _, message, _ in rig.heard.updates:
-            if message["type"] == "aggregated_orderbook_update":
-                replayed = ({}, {})
-            for side, name in enumerate(("bids", "asks")):
-                for level in message["data"][name]:
-                    replayed[side].pop(level["price"], None)
-                    if level["amount"]:
-                        replayed[side][level["price"]] = level
-        data = data_of(rig)
-        most = 500 if "fill" in options else depth
-        wanted, left_out = pooled(listed, members, books, fees, most, amount_scale)
-        assert set(data["stale_exchanges"]) == left_out, seed
-        for side, name in enumerate(("bids", "asks")):
-            assert [level_of(each) for each in data[name]] == wanted[side][:depth], (seed, name)
-            by_price = sorted(replayed[side].values(), key=lambda each: each["price"])
-            assert (by_price if side else by_price[::-1]) == data[name], (seed, name)
-        for side, name in enumerate(("sell", "buy")):
-            for fill in data["fill"][name] if "fill" in options else ():
-                found = Fraction(fill["amount"]), Fraction(fill["notional"])
-                assert found == fill_of(wanted[side], Fraction(size)), (seed, name)
-    rig.streams.close(stream)
-    assert set(rig.feeds.wanted.values()) == {0}
-
-
-def level_of(level):
-    parts = zip(level["exchanges"], map(Fraction, level["amounts"]), strict=True)
-    return Fraction(level["price"]), dict(parts)
-
-
-@pytest.mark.parametrize("block", range(4))
-def test_baskets_are_what_exact_fractions_say(block):
-    for seed in range(block * SEEDS // 4, (block + 1) * SEEDS // 4):
-        check(seed)
-
-
-if __name__ == "__main__":
-    for seed_ in range(int(sys.argv[1])):
-        check(seed_)
-    print(f"{sys.argv[1]} seeds: equal")

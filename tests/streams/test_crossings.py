@@ -6,9 +6,11 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 
+from msgspec.structs import replace
+
 from onebook.core import Book, View
 from onebook.crossings import Crossing, crossings
-from onebook.fees import fee_factors
+from onebook.fees import TakerFees, fee_factors
 from onebook.fill import BUY, SELL
 from onebook.streams.fill import route_side
 from onebook.transfers import CoinTransfer, NetworkTransfer, no_transfers
@@ -221,3 +223,22 @@ def test_fees_that_eat_the_difference_leave_no_crossing():
     rig.opened(key(crossings="0"), **close)
     rig.time.run(0.1)
     assert shown(rig) == []
+
+
+def test_an_exchange_whose_rebates_exceed_its_spread_crosses_itself():
+    """As a pair of its own: an order on each side earns the difference, and no coin moves."""
+    books = {"okx": ([("100", "2")], [("100.1", "1")])}
+    assert found_in(books, {"okx": "0"}, "0") == []
+    (found,) = found_in(books, {"okx": "-0.1"}, "0")
+    assert (found.buy, found.sell, found.amount) == ("okx", "okx", 1)
+    assert found.gross == Decimal("-0.1")
+    assert found.profit == Decimal("0.1001")  # 100 x 1.001 - 100.1 x 0.999
+    coins = {("okx", "BTC"): CoinTransfer("ccxt", 7, True, True)}
+    rig = Rig(NAMES, transfers=lambda *coin: coins.get(coin))
+    fees = TakerFees(okx="-0.1", kraken="0.26")
+    view = key(crossings="0")
+    rig.opened(view._replace(options=replace(view.options, fees=fees)), **books)
+    rig.time.run(5)
+    (began,) = shown(rig)
+    assert (began["buy"], began["sell"]) == ("okx", "okx")
+    assert "transferable" not in began

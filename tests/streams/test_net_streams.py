@@ -105,11 +105,29 @@ def test_views_with_equal_fees_are_one_stream_whatever_their_tables():
         known = fees_of(table, NAMES).known
         rig.streams.open(replace_fees(known))
     assert len(rig.streams) == 20
+    for exchange, (bids, asks) in BOOKS.items():
+        rig.snapshot(exchange, bids, asks)
+    rig.time.run(5)
+    published = rig.streams.published_total
+    rig.delta("okx", [("99.8", "7")], [])
+    rig.time.run(5)
+    assert rig.streams.published_total - published == 20
+    assert sum(each.users for _, each, *_ in rig.heard.updates[-20:]) == 1_000
 
 
 def replace_fees(fees):
     found = key(net=True, split=True)
     return found._replace(options=replace(found.options, fees=fees))
+
+
+@pytest.mark.parametrize("option", [{"exclude": ["okx"]}, {"max_exchanges": 1}, {"limit": "101"}])
+def test_each_option_of_a_route_may_be_chosen_alone(option):
+    rig = Rig(NAMES)
+    stream = rig.opened(key(fill=fill_sizes(["1"], [], **option)), **BOOKS)
+    assert stream.id != key(fill=fill_sizes(["1"], [])).id
+    rig.time.run(0.1)
+    (bought,) = rig.heard.updates[-1][2]["data"]["fill"]["buy"]
+    assert bought["amount"] == 1
 
 
 def test_a_view_without_fees_keeps_its_id():

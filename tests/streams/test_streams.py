@@ -15,6 +15,7 @@ from onebook.books import Books
 from onebook.clock import ManualClock
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
+from onebook.signals import Signal
 from onebook.streams import StreamKey, Streams, ViewOptions, iso_us
 from onebook.streams.identity import CHECK_S, RECOVERY_S, SYMBOLS_PER_TURN_MAX
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
@@ -56,6 +57,7 @@ class Feeds:
     def __init__(self, books, exchanges, symbols=(SYMBOL,)):
         self.books = books
         self.wanted = {}
+        self.on_read = Signal()
         self.listed = {
             (exchange, symbol): Instrument(exchange, symbol, f"{exchange}-{symbol}")
             for exchange in exchanges

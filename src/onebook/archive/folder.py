@@ -1,32 +1,53 @@
 """Files of a history in one folder: segments of the open hour, and closed hours.
 
-    open/2026-11-27T14/RUN-FIRST-LAST-FROM-TO.parquet   segments, with all books
-    2026/11/27/14/binance/BTC-USDT.parquet              one book's rows of a closed hour
-    2026/11/27/14/coverage.parquet                      the times of the hour that were recorded
+    open/2026-11-27T14/RUN-FIRST-LAST-FROM-TO.arrow   segments: messages of all books
+    2026/11/27/14/binance/BTC-USDT.parquet            one book's rows of a closed hour
+    2026/11/27/14/coverage.parquet                    the times of the hour that were recorded
 
-Files are written under another name, synced and renamed, so that every `.parquet` file is complete.
-A segment that another one contains is ignored, and rows are unique by run and message, so a crash
-between a rename and a deletion duplicates nothing. Times are Unix microseconds.
+A segment is an Arrow file of messages, because writing rows as Parquet costs ten times as much.
+Merged segments have a record batch for each book. Files are written under another name, synced and
+renamed, so that every file is complete. A segment that another one contains is ignored, and rows
+are unique by run and message, so a crash between a rename and a deletion duplicates nothing. Times
+are Unix microseconds.
 """
 
+import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import ipc
 
-from onebook.archive.format import DICTIONARIES, ENCODINGS, SCHEMA
+from onebook.archive.format import (
+    DICTIONARIES,
+    ENCODINGS,
+    READ_COLUMNS,
+    SCHEMA,
+    STATISTICS,
+    HistoryKind,
+    integers,
+    rows_of,
+)
 from onebook.files import try_lock
 
 HOUR_US: Final = 3_600_000_000
-ROW_GROUP_ROWS: Final = 65_536
-SEGMENT_LEVEL: Final = 1  # of zstd; segments live for an hour
-HOUR_LEVEL: Final = 9
+# Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
+ROW_GROUP_ROWS: Final = 16_384
+ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
+SEGMENT_OPTIONS: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+READ_THREADS: Final = 4
+READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
 COVERAGE_SCHEMA: Final = pa.schema(
     [
@@ -35,8 +56,6 @@ COVERAGE_SCHEMA: Final = pa.schema(
         pa.field("end", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-ORDER: Final = [("exchange", "ascending"), ("symbol", "ascending"), ("run", "ascending"),
-                ("message", "ascending")]  # fmt: skip
 
 
 class Interval(NamedTuple):
@@ -93,8 +112,8 @@ class HistoryFolder:
             os.close(descriptor)
             return False
         self._lock = descriptor
-        for partial in self.root.rglob("*.partial"):
-            partial.unlink()
+        for path in self.root.rglob("*.partial"):
+            path.unlink()
         return True
 
     @property
@@ -127,7 +146,7 @@ class HistoryFolder:
 
     def segments(self, hour_us: int) -> list[Segment]:
         """Return the segments of an hour, without those that others contain."""
-        paths = self._open(hour_us).glob("*.parquet")
+        paths = self._open(hour_us).glob("*.arrow")
         found = [Segment(path, *map(int, path.stem.split("-"))) for path in paths]
         found.sort(key=lambda each: (each.run, each.first, -each.last))
         kept: list[Segment] = []
@@ -150,63 +169,126 @@ class HistoryFolder:
                 found += map(Interval, *columns)
         return joined(found)
 
-    def add_segment(self, table: pa.Table, segment: Segment) -> None:
+    def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
 
         Raises:
             OSError: It cannot be written.
         """
-        self._write(table, self._segment_path(segment), SEGMENT_LEVEL)
+        self._write_segment([messages], messages.schema, self._segment_path(segment))
 
-    def merge_segments(self, hour_us: int, least: int) -> None:
-        """Merge each run's segments into one file, if there are at least this many."""
+    def merge_segments(self, hour_us: int, least: int = 1) -> None:
+        """Merge each run's segments into one by book, if there are at least this many."""
         segments = self.segments(hour_us)
-        for run in {each.run for each in segments}:
+        for run in sorted({each.run for each in segments}):
             some = [each for each in segments if each.run == run and each.first == each.last]
             if len(some) < least:
                 continue
-            merged = Segment(
-                some[0].path, run, some[0].first, some[-1].last, some[0].start_us, some[-1].end_us
-            )
-            self._write(_read(some), self._segment_path(merged), SEGMENT_LEVEL)
+            first, last = some[0], some[-1]
+            merged = Segment(first.path, run, first.first, last.last, first.start_us, last.end_us)
+            path = self._segment_path(merged)
+            messages = pa.concat_tables([_opened(each.path).read_all() for each in some])
+            parts, books = _by_book(messages.unify_dictionaries().combine_chunks())
+            metadata = {**(messages.schema.metadata or {}), BOOKS: json.dumps(books).encode()}
+            self._write_segment(parts, messages.schema.with_metadata(metadata), path)
             for each in some:
-                each.path.unlink()
+                if each.path != path:
+                    each.path.unlink()
 
-    def close_hour(self, hour_us: int) -> None:
-        """Write the files of an hour from its segments, and delete these."""
-        segments = self.segments(hour_us)
+    def close_hour(self, hour_us: int, cancelled: Callable[[], bool] = lambda: False) -> bool:
+        """Write the files of an hour book by book, then delete its segments.
+
+        Returns:
+            False if it was cancelled; the next call completes it.
+        """
+        self.merge_segments(hour_us)
         coverage = self.coverage([hour_us])
         folder = self._closed(hour_us)
-        names = pc.unique(_read(segments, columns=["exchange"]).column(0)).to_pylist()
-        for exchange in names:
-            rows = _read(segments, filters=[("exchange", "=", exchange)])
-            for symbol in pc.unique(rows.column("symbol")).to_pylist():
-                path = folder / exchange / f"{symbol.replace('/', '-')}.parquet"
-                book = rows.filter(pc.equal(rows.column("symbol"), symbol))
-                if path.exists():
-                    book = _unseen(pq.read_table(path, schema=SCHEMA), book)
-                self._write(book.sort_by(ORDER), path, HOUR_LEVEL)
+        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
+        for segment in self.segments(hour_us):
+            reader = _opened(segment.path)
+            for batch, book in enumerate(_books_in(reader)):
+                parts.setdefault(book, []).append((reader, batch))
+        for (symbol, exchange), batches in sorted(parts.items()):
+            if cancelled():
+                return False
+            messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
+            self._write_book(rows_of(messages), folder / exchange / f"{_file_name(symbol)}.parquet")
         columns = [pa.array(column) for column in zip(*coverage, strict=True)] or [[], [], []]
         table = pa.table([*columns], names=COVERAGE_SCHEMA.names).cast(COVERAGE_SCHEMA)
-        self._write(table, folder / COVERAGE, HOUR_LEVEL)
+        with _complete(folder / COVERAGE) as file:
+            pq.write_table(table, file)
         shutil.rmtree(self._open(hour_us))
+        return True
 
-    def rows(self, hours: Sequence[int], symbol: str, start_us: int, end_us: int) -> pa.Table:
-        """Return the rows of a symbol that were received in a time, each once and in order."""
-        received = [pa.scalar(each, pa.timestamp("us", tz="UTC")) for each in (start_us, end_us)]
-        wanted = [("received", ">=", received[0]), ("received", "<=", received[1])]
-        tables = [SCHEMA.empty_table()]
+    @staticmethod
+    def _write_book(rows: pa.Table, path: Path) -> None:
+        """Write the rows of a book's hour, beside those that an earlier close wrote."""
+        if path.exists():
+            known = pq.read_table(path).cast(rows.schema)
+            rows = pa.concat_tables([known, _unseen(known, rows)]).unify_dictionaries()
+            rows = rows.sort_by([("run", "ascending"), ("message", "ascending")])
+        with (
+            _complete(path) as file,
+            pq.ParquetWriter(
+                file,
+                rows.schema,
+                compression="zstd",
+                compression_level=ZSTD_LEVEL,
+                use_dictionary=DICTIONARIES,
+                column_encoding=ENCODINGS,
+                write_statistics=STATISTICS,
+                store_schema=False,
+            ) as writer,
+        ):
+            for start, stop in _row_groups(rows):
+                writer.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
+
+    def rows(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        start_us: int,
+        end_us: int,
+        exchanges: Collection[str] | None = None,
+    ) -> dict[str, pa.Table]:
+        """Return the rows of each book of a symbol by its exchange, each once and in order.
+
+        All that were received in this time are returned, and some from before and after.
+        """
+        for _ in range(READ_TRIES - 1):
+            try:
+                return self._rows(hours, symbol, start_us, end_us, exchanges)
+            except FileNotFoundError:
+                continue
+        return self._rows(hours, symbol, start_us, end_us, exchanges)
+
+    def _rows(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        start_us: int,
+        end_us: int,
+        exchanges: Collection[str] | None,
+    ) -> dict[str, pa.Table]:
+        reads: list[Callable[[], dict[str, pa.Table]]] = []
         for hour_us in hours:
-            paths = self._closed(hour_us).glob(f"*/{symbol.replace('/', '-')}.parquet")
-            tables += [pq.read_table(path, schema=SCHEMA, filters=wanted) for path in paths]
-            segments = [
-                each
+            reads += [
+                partial(_read_book, path, start_us, end_us)
+                for path in self._closed(hour_us).glob(f"*/{_file_name(symbol)}.parquet")
+                if exchanges is None or path.parent.name in exchanges
+            ]
+            reads += [
+                partial(_read_segment, each.path, symbol, exchanges)
                 for each in self.segments(hour_us)
                 if each.start_us <= end_us and each.end_us >= start_us
             ]
-            tables.append(_read(segments, filters=[*wanted, ("symbol", "=", symbol)]))
-        table = pa.concat_tables(tables).sort_by(ORDER[2:] + ORDER[:2])
-        return table
+        found: dict[str, list[pa.Table]] = {}
+        with ThreadPoolExecutor(READ_THREADS, "history-read") as pool:
+            for books in pool.map(lambda read: read(), reads):
+                for exchange, rows in books.items():
+                    found.setdefault(exchange, []).append(rows)
+        return {exchange: _joined_rows(tables) for exchange, tables in found.items()}
 
     def keep(self, bytes_max: int, oldest_us: int) -> int:
         """Delete the oldest closed hours beyond these limits; return how many were deleted."""
@@ -232,54 +314,142 @@ class HistoryFolder:
 
     def _segment_path(self, segment: Segment) -> Path:
         name = "-".join(map(str, segment[1:]))
-        return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.parquet"
+        return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
 
     @staticmethod
-    def _write(table: pa.Table, path: Path, level: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        plain = table.schema != COVERAGE_SCHEMA
-        try:
-            with partial.open("wb") as file:
-                pq.write_table(
-                    table,
-                    file,
-                    row_group_size=ROW_GROUP_ROWS,
-                    compression="zstd",
-                    compression_level=level,
-                    use_dictionary=DICTIONARIES if plain else False,
-                    column_encoding=ENCODINGS if plain else None,
-                )
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-        partial.rename(path)
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def _write_segment(parts: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
+        with _complete(path) as file, ipc.new_file(file, schema, options=SEGMENT_OPTIONS) as writer:
+            for part in parts:
+                writer.write_table(part)
 
 
 def _moment(at_us: int) -> datetime:
     return datetime.fromtimestamp(at_us // 1_000_000, UTC)
 
 
-def _read(segments: Sequence[Segment], **options: object) -> pa.Table:
-    """Read segments, each run's in order."""
-    tables = [pq.read_table(each.path, **options) for each in segments]
-    if not tables:
-        columns = options.get("columns")
-        empty = SCHEMA.empty_table()
-        return empty if columns is None else empty.select(columns)
-    return pa.concat_tables(tables)
+def _file_name(symbol: str) -> str:
+    return symbol.replace("/", "-")
+
+
+@contextmanager
+def _complete(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that has its name only when it is complete and synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".partial")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+    unfinished.rename(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Segments
+
+
+def _opened(path: Path) -> ipc.RecordBatchFileReader:
+    return ipc.open_file(pa.memory_map(str(path)))
+
+
+def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
+    """Return symbol and exchange of each batch; nothing if batches are not by book."""
+    books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
+    return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+
+
+def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
+    """Divide messages by book, each in order."""
+    symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
+    names = [symbols.dictionary.to_pylist(), exchanges.dictionary.to_pylist()]
+    book = pc.add(pc.multiply(symbols.indices, len(names[1])), exchanges.indices)
+    order = pc.array_sort_indices(book)
+    ordered, runs = messages.take(order), pc.run_end_encode(book.take(order))
+    books = [divmod(code, len(names[1])) for code in runs.values.to_pylist()]
+    parts, start = [], 0
+    for end in runs.run_ends.to_pylist():
+        parts.append(ordered.slice(start, end - start))
+        start = end
+    return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
+
+
+def _read_segment(
+    path: Path, symbol: str, exchanges: Collection[str] | None
+) -> dict[str, pa.Table]:
+    """Return the rows of a symbol in a segment, by exchange."""
+    reader = _opened(path)
+    books = _books_in(reader)
+    found = {
+        exchange: pa.Table.from_batches([reader.get_batch(at)])
+        for at, (name, exchange) in enumerate(books)
+        if name == symbol and (exchanges is None or exchange in exchanges)
+    }
+    if not books:
+        messages = reader.read_all()
+        messages = messages.filter(pc.equal(messages["symbol"], symbol))
+        for part, (_, exchange) in zip(*_by_book(messages.combine_chunks()), strict=True):
+            if exchanges is None or exchange in exchanges:
+                found[exchange] = part
+    return {
+        exchange: rows_of(messages).select(READ_COLUMNS) for exchange, messages in found.items()
+    }
+
+
+# Books of closed hours
+
+
+def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
+    """Yield the row groups of a book: from a keyframe to another."""
+    numbers, kinds = (rows[name].combine_chunks() for name in ("message", "kind"))
+    before = pa.concat_arrays([pa.array([-1], pa.int64()), numbers.slice(0, len(rows) - 1)])
+    of_keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
+    first_rows = pc.and_(of_keyframes, pc.not_equal(numbers, before))
+    start = 0
+    for at in pc.indices_nonzero(first_rows).to_pylist():
+        if at - start >= ROW_GROUP_ROWS:
+            yield start, at
+            start = at
+    yield start, len(rows)
+
+
+def _read_book(path: Path, start_us: int, end_us: int) -> dict[str, pa.Table]:
+    """Return the rows of the row groups that were received in this time, by exchange."""
+    file = pq.ParquetFile(path, memory_map=True, read_dictionary=["kind", "side"])
+    place = SCHEMA.get_field_index("received")
+    wanted = []
+    for at in range(file.num_row_groups):
+        times = file.metadata.row_group(at).column(place).statistics
+        first, last = (round(each.timestamp() * 1_000_000) for each in (times.min, times.max))
+        if first <= end_us and last >= start_us:
+            wanted.append(at)
+    rows = file.read_row_groups(wanted, columns=[*READ_COLUMNS], use_threads=False)
+    return {path.parent.name: rows}
 
 
 def _unseen(known: pa.Table, more: pa.Table) -> pa.Table:
-    """Add the rows of messages that are not known yet."""
-    seen = set(zip(known["run"].to_pylist(), known["message"].to_pylist(), strict=True))
-    places = zip(more["run"].to_pylist(), more["message"].to_pylist(), strict=True)
-    fresh = pa.array([place not in seen for place in places], pa.bool_())
-    return pa.concat_tables([known, more.filter(fresh)])
+    """Return the rows of messages that are not known yet; each run is known up to a message."""
+    for last in known.group_by("run").aggregate([("message", "max")]).to_pylist():
+        run, message = last["run"], last["message_max"]
+        seen = pc.and_(pc.equal(more["run"], run), pc.less_equal(more["message"], message))
+        more = more.filter(pc.invert(seen))
+    return more
+
+
+def _joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """Join tables of one book in order, without what an earlier one has."""
+    joined, last = [], (-1, -1)
+    for table in tables:
+        runs, messages = (integers(table[name], pa.int64()) for name in ("run", "message"))
+        start = bisect_left(runs, last[0])
+        start = bisect_right(messages, last[1], start, bisect_right(runs, last[0], start))
+        if start < len(runs):
+            joined.append(table.slice(start))
+            last = runs[-1], messages[-1]
+    return pa.concat_tables(joined or tables[:1], promote_options="permissive")

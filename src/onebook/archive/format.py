@@ -5,24 +5,23 @@ row without a level. Prices and amounts are integers: 12345 at a scale of 2 is 1
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Struct
 
-from onebook.core import LevelColumns, LevelShape
-from onebook.core.types import PAIRS
-from onebook.exchanges.kit import NO_LEVELS
+from onebook.core import NO_SIDE, TapeColumns, TapeKind
+from onebook.model import Instrument
 
 VERSION: Final = 1
 METADATA: Final = b"onebook.history"  # key of the version in a file's metadata
 
 
 class HistoryKind(StrEnum):
-    """The kind of a message."""
+    """The kind of a message, in the order of `TapeKind`."""
 
     KEYFRAME = "keyframe"  # the whole state of a book, written once a minute
     SNAPSHOT = "snapshot"  # an exchange's whole book
@@ -62,153 +61,172 @@ SCHEMA: Final = pa.schema(
     ],
     metadata={METADATA: json.dumps({"version": VERSION}).encode()},
 )
-LEVEL_COLUMNS: Final = ("side", "price", "amount")  # the others are those of the message
-# Numbers that grow, or stay near each other.
-GROWING: Final = (
-    "run", "message", "received", "exchange_time", "sequence", "updated", "price",
-)  # fmt: skip
-ENCODINGS: Final = dict.fromkeys(GROWING, "DELTA_BINARY_PACKED")
-DICTIONARIES: Final = [
-    each.name
+KINDS: Final = pa.array([*HistoryKind], pa.string())
+SIDES: Final = pa.array(["bid", "ask"], pa.string())
+# Numbers that grow, stay the same, or stay near each other.
+ENCODINGS: Final = {
+    each.name: "DELTA_BINARY_PACKED"
     for each in SCHEMA
-    if each.name not in ENCODINGS and each.name not in ("bid_horizon", "ask_horizon")
+    if each.name != "amount" and not pa.types.is_string(each.type)
+}
+DICTIONARIES: Final = [each.name for each in SCHEMA if pa.types.is_string(each.type)]
+STATISTICS: Final = ["run", "message", "received"]
+READ_COLUMNS: Final = [  # that a book is rebuilt from
+    each for each in SCHEMA.names if each not in ("exchange", "symbol", "exchange_time", "sequence")
 ]
+# Messages of an open hour: the numbers of a tape as they are, levels as a list.
+NUMBERS: Final = {  # columns of messages by their name in `TapeColumns`, but for time and place
+    "exchange_time": "times",
+    "sequence": "sequences",
+    "price_scale": "price_scales",
+    "amount_scale": "amount_scales",
+    "bid_horizon": "bid_ends",
+    "ask_horizon": "ask_ends",
+}
+STATE_COLUMNS: Final = (
+    "updated", "levels_max", "window", "health", "reason", "detail", "twins",
+)  # fmt: skip
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+LEVELS: Final = pa.struct({"side": pa.uint8(), "price": pa.int64(), "amount": pa.int64()})
+MESSAGES: Final = pa.schema(
+    {
+        "run": pa.int64(),
+        "message": pa.int64(),
+        "exchange": TEXT,
+        "symbol": TEXT,
+        "kind": pa.int8(),
+        "received": _time(),
+        **{name: SCHEMA.field(name).type for name in (*NUMBERS, *STATE_COLUMNS)},
+        "levels": pa.list_(LEVELS),
+    },
+    metadata=SCHEMA.metadata,
+)
 
 
-class HistoryMessage(Struct, gc=False):
-    """One message, before its levels are parsed."""
+class RecordedState(NamedTuple):
+    """The state of a book in a keyframe or a health message."""
 
-    exchange: str
-    symbol: str
-    number: int
-    kind: HistoryKind
-    received_us: int
-    exchange_us: int | None = None
-    sequence: int | None = None
-    bids: Any = NO_LEVELS
-    asks: Any = NO_LEVELS
-    shape: LevelShape = PAIRS
-    price_scale: int = 0
-    amount_scale: int = 0
-    bid_horizon: int | None = None
-    ask_horizon: int | None = None
-    updated_us: int | None = None
+    message: int  # its index on the tape
+    health: str
+    reason: str | None
+    detail: str
+    twins: str | None
+    updated: float | None = None  # monotonic seconds, as the next two only in keyframes
     levels_max: int | None = None
     window: int | None = None
-    health: str | None = None
-    reason: str | None = None
-    detail: str | None = None
-    twins: str | None = None
 
 
-def table_of(run: int, messages: Sequence[HistoryMessage]) -> pa.Table:
-    """Return the rows of messages.
+def messages_of(
+    run: int,
+    first: int,
+    columns: TapeColumns,
+    books: Sequence[Instrument],
+    states: Sequence[RecordedState],
+    offset_us: int,
+) -> pa.Table:
+    """Return the messages of a tape, made from its buffers.
 
-    Raises:
-        LevelError: A level does not fit the scale of its message.
+    Args:
+        run: The run.
+        first: Number of the first message in its run.
+        columns: The messages.
+        books: The books by their number on the tape.
+        states: The states of keyframes and health messages.
+        offset_us: Unix microseconds less monotonic ones.
     """
-    columns = LevelColumns()
-    for each in messages:
-        columns.add(each.bids, each.asks, each.shape, each.price_scale, each.amount_scale)
-    indices, sides, prices, amounts = columns.take()
-    count = len(sides)
-    index = _numbers(pa.int32(), indices, count)
-    side = _numbers(pa.uint8(), sides, count)
-    has_level = pc.less(side, 2)
-    nothing = pa.scalar(None, pa.int64())
-    levels = {
-        "side": pc.if_else(has_level, pc.if_else(pc.equal(side, 0), "bid", "ask"), None),
-        "price": pc.if_else(has_level, _numbers(pa.int64(), prices, count), nothing),
-        "amount": pc.if_else(has_level, _numbers(pa.int64(), amounts, count), nothing),
+    count, book = len(columns.kinds), _numbers(pa.int32(), columns.books)
+    levels = zip(LEVELS, (columns.sides, columns.prices, columns.amounts), strict=True)
+    rows = pa.StructArray.from_arrays(
+        [_numbers(field.type, buffer) for field, buffer in levels], fields=[*LEVELS]
+    )
+    found = {
+        "run": pa.repeat(pa.scalar(run, pa.int64()), count),
+        "message": pa.array(range(first, first + count), pa.int64()),
+        "exchange": _texts([each.exchange for each in books]).take(book),
+        "symbol": _texts([each.symbol for each in books]).take(book),
+        "kind": _numbers(pa.int8(), columns.kinds),
+        "received": _numbers(_time(), columns.received),
+        "levels": pa.ListArray.from_arrays(_numbers(pa.int32(), columns.starts), rows),
     }
+    for name, source in NUMBERS.items():
+        found[name] = _numbers(MESSAGES.field(name).type, getattr(columns, source))
+    places = array("i", [len(states)]) * count
+    for place, state in enumerate(states):
+        places[state.message] = place
+    place = _numbers(pa.int32(), places.tobytes())
+    for name in STATE_COLUMNS:
+        values: list[Any] = [getattr(state, name) for state in states]
+        if name == "updated":
+            values = [at and offset_us + round(at * 1_000_000) for at in values]
+        found[name] = pa.array([*values, None], MESSAGES.field(name).type).take(place)
+    return pa.table([found[each.name] for each in MESSAGES], schema=MESSAGES)
+
+
+def rows_of(messages: pa.Table) -> pa.Table:
+    """Return the rows of messages; texts are dictionaries."""
+    messages = messages.unify_dictionaries()
+    levels = messages["levels"].combine_chunks()
+    rows, of_row = levels.flatten(), pc.list_parent_indices(levels)
+    side, price, amount = (rows.field(at) for at in range(3))
+    absent = pc.equal(side, NO_SIDE)
+    kind, received = (messages[name].combine_chunks() for name in ("kind", "received"))
     of_messages = {
-        "exchange": [each.exchange for each in messages],
-        "symbol": [each.symbol for each in messages],
-        "run": [run] * len(messages),
-        "message": [each.number for each in messages],
-        "kind": [each.kind for each in messages],
-        "received": [each.received_us for each in messages],
-        "exchange_time": [each.exchange_us for each in messages],
-        "sequence": [each.sequence for each in messages],
-        "price_scale": [each.price_scale for each in messages],
-        "amount_scale": [each.amount_scale for each in messages],
+        name: messages[name].combine_chunks()
+        for name in SCHEMA.names
+        if name in MESSAGES.names and name not in ("kind", "received")
     }
-    # Few messages have these.
-    rare = {
-        "bid_horizon": "bid_horizon",
-        "ask_horizon": "ask_horizon",
-        "updated": "updated_us",
-        "levels_max": "levels_max",
-        "window": "window",
-        "health": "health",
-        "reason": "reason",
-        "detail": "detail",
-        "twins": "twins",
+    for name in ("exchange_time", "sequence", "bid_horizon", "ask_horizon"):  # 0 is unknown
+        numbers = of_messages[name]
+        of_messages[name] = _without(numbers, pc.equal(numbers.view(pa.int64()), 0))
+    # A snapshot is as new as its message.
+    snapshots = _without(received, pc.not_equal(kind, TapeKind.SNAPSHOT))
+    of_messages["updated"] = pc.coalesce(of_messages["updated"], snapshots)
+    found = {name: column.take(of_row) for name, column in of_messages.items()}
+    found |= {
+        "kind": _named(kind.take(of_row), KINDS),
+        "received": received.take(of_row),
+        "side": _named(_without(side, absent), SIDES),
+        "price": _without(price, absent),
+        "amount": _without(amount, absent),
     }
-    for name, attribute in rare.items():
-        of_messages[name] = [getattr(each, attribute) for each in messages]
-    arrays = []
-    for field in SCHEMA:
-        if field.name in LEVEL_COLUMNS:
-            arrays.append(levels[field.name].cast(field.type))
-        else:
-            arrays.append(pa.array(of_messages[field.name], field.type).take(index))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    arrays = [found[each.name] for each in SCHEMA]
+    fields = [each.with_type(found[each.name].type) for each in SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, SCHEMA.metadata))
 
 
-def _numbers(kind: pa.DataType, buffer: bytes, count: int) -> pa.Array:
+def _numbers(kind: pa.DataType, buffer: bytes) -> pa.Array:
+    count = len(buffer) * 8 // kind.bit_width
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
 
 
-def messages_of(table: pa.Table) -> Iterator[HistoryMessage]:
-    """Yield the messages of rows that are in order; bids and asks are groups (`LevelShape.group`).
-
-    Numbers of the file are passed to the book unchanged, as integers at the message's scales.
-    """
-    for at, field in enumerate(SCHEMA):
-        if pa.types.is_timestamp(field.type):
-            table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
-    rows = table.to_pydict()
-    numbers, runs, exchanges = rows["message"], rows["run"], rows["exchange"]
-    start, end = 0, len(numbers)
-    while start < end:
-        stop = start + 1
-        place = runs[start], numbers[start], exchanges[start]
-        while stop < end and (runs[stop], numbers[stop], exchanges[stop]) == place:
-            stop += 1
-        yield _message(rows, start, stop)
-        start = stop
+def _without(numbers: pa.Array, absent: pa.Array) -> pa.Array:
+    return pc.if_else(absent, pa.scalar(None, numbers.type), numbers)
 
 
-def _message(rows: dict[str, list[Any]], start: int, stop: int) -> HistoryMessage:
-    sides: tuple[list[str], list[str]] = [], []
-    price_scale, amount_scale = rows["price_scale"][start], rows["amount_scale"][start]
-    for at in range(start, stop):
-        side = rows["side"][at]
-        if side is not None:
-            level = f'["{rows["price"][at]}","{rows["amount"][at]}"]'
-            sides[side == "ask"].append(level)
-    bids, asks = (f"[{','.join(each)}]".encode() for each in sides)
-    return HistoryMessage(
-        exchange=rows["exchange"][start],
-        symbol=rows["symbol"][start],
-        number=rows["message"][start],
-        kind=HistoryKind(rows["kind"][start]),
-        received_us=rows["received"][start],
-        exchange_us=rows["exchange_time"][start],
-        sequence=rows["sequence"][start],
-        bids=bids,
-        asks=asks,
-        shape=LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale),
-        price_scale=price_scale,
-        amount_scale=amount_scale,
-        bid_horizon=rows["bid_horizon"][start],
-        ask_horizon=rows["ask_horizon"][start],
-        updated_us=rows["updated"][start],
-        levels_max=rows["levels_max"][start],
-        window=rows["window"][start],
-        health=rows["health"][start],
-        reason=rows["reason"][start],
-        detail=rows["detail"][start],
-        twins=rows["twins"][start],
-    )
+def _texts(texts: Sequence[str]) -> pa.Array:
+    return pa.array(texts, pa.string()).dictionary_encode()
+
+
+def _named(codes: pa.Array, names: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), names)
+
+
+def integers(column: pa.ChunkedArray, kind: pa.DataType) -> memoryview:
+    """Return a column as integers of this type, 0 for null."""
+    array = column.combine_chunks().view(kind)
+    return _memory(pc.fill_null(array, 0) if array.null_count else array)
+
+
+def codes(column: pa.ChunkedArray, texts: pa.Array, absent: int) -> memoryview:
+    """Return a column of dictionaries as positions in `texts`."""
+    array = column.unify_dictionaries().combine_chunks()
+    found = pc.index_in(array.dictionary, texts).cast(pa.int8()).take(array.indices)
+    return _memory(pc.fill_null(found, absent))
+
+
+def _memory(array: pa.Array) -> memoryview:
+    width = array.type.bit_width // 8
+    buffer = array.buffers()[1]
+    start = array.offset * width
+    bytes_ = memoryview(buffer or b"").cast("B")[start : start + len(array) * width]
+    return bytes_.cast("b" if width == 1 else "q")

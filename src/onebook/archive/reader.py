@@ -1,20 +1,27 @@
-"""Rebuilds the books of a symbol as they were at a past moment."""
+"""Rebuilds the books of a symbol as they were at a past moment.
 
+`BookReplay` plays the rows of one book, from a keyframe to any later moment; no level becomes a
+Python object.
+"""
+
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from typing import Final
 
-import pyarrow.compute as pc
+import pyarrow as pa
 from msgspec import Struct
 
 from onebook.archive.folder import HOUR_US, HistoryFolder, Interval
-from onebook.archive.format import HistoryKind, HistoryMessage, messages_of
+from onebook.archive.format import KINDS, SIDES, codes, integers
 from onebook.books import Books, IdentityMark, LiveBook
 from onebook.clock import iso_us
+from onebook.core import NO_SIDE, TapeKind, TapePlayer
 from onebook.core.types import LEVELS_MAX
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import HistoryMissing
 
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
+STATES: Final = (int(TapeKind.KEYFRAME), int(TapeKind.HEALTH))
 
 
 class Past(Struct):
@@ -22,6 +29,80 @@ class Past(Struct):
 
     books: Books
     at_us: int
+
+
+class BookReplay:
+    """Rows of one book in one run, which are played into a `LiveBook`.
+
+    Args:
+        rows: The rows in order, as `HistoryFolder.rows` returns them; those of other runs are left
+            out.
+        run: The run.
+    """
+
+    def __init__(self, rows: pa.Table, run: int) -> None:
+        runs = integers(rows["run"], pa.int64())
+        start = bisect_left(runs, run)
+        self._rows = rows = rows.slice(start, bisect_right(runs, run) - start)
+        self.received = integers(rows["received"], pa.int64())
+        self._messages = integers(rows["message"], pa.int64())
+        self._kinds = codes(rows["kind"], KINDS, 0)
+        self._at = 0
+        self.twins = ""  # of the last state
+        self._playback = TapePlayer(
+            self._messages,
+            self._kinds,
+            codes(rows["side"], SIDES, NO_SIDE),
+            *(integers(rows[name], pa.int64()) for name in ("price", "amount")),
+            *(integers(rows[name], pa.int8()) for name in ("price_scale", "amount_scale")),
+            *(integers(rows[name], pa.int64()) for name in ("bid_horizon", "ask_horizon")),
+        )
+
+    def seek(self, at_us: int) -> bool:
+        """Go to the last keyframe received until a time; return whether there is one."""
+        stop = bisect_right(self.received, at_us)
+        last = bytes(self._kinds[:stop]).rfind(TapeKind.KEYFRAME)
+        if last >= 0:
+            self._at = bisect_left(self._messages, self._messages[last])
+        return last >= 0
+
+    def open(self, books: Books, exchange: str, symbol: str) -> LiveBook:
+        """Open the book that the keyframe at this position describes."""
+        limits = (self._rows[name][self._at].as_py() for name in ("levels_max", "window"))
+        levels_max, window = limits
+        return books.open(
+            Instrument(exchange, symbol, symbol),
+            levels_max=levels_max or LEVELS_MAX,
+            window=window or 0,
+        )
+
+    def play(self, book: LiveBook, until_us: int) -> None:
+        """Apply the messages received until a time."""
+        stop = bisect_right(self.received, until_us)
+        while self._at < stop:
+            start, self._at = self._at, self._playback.play(book.core, self._at, stop)
+            changed, last = self._playback.changed, self._at - 1
+            if changed >= start:
+                book.updated_at = self.received[changed] / 1_000_000
+            if self._kinds[last] in STATES:
+                self._set_state(book, last)
+
+    def _set_state(self, book: LiveBook, row: int) -> None:
+        health, why, detail, twins, updated = (
+            self._rows[name][row].as_py()
+            for name in ("health", "reason", "detail", "twins", "updated")
+        )
+        book.health = Health(health or Health.OFFLINE)
+        reason = None if why is None else Reason(why)
+        live = book.health is Health.LIVE
+        book.mark = IdentityMark(reason, detail or "") if live and reason else None
+        book.reason = None if live else reason
+        book.detail = "" if live else detail or ""
+        if updated is not None:
+            book.updated_at = updated.timestamp()
+        if not live:
+            book.core.clear()
+        self.twins = twins or ""
 
 
 def books_at(
@@ -38,24 +119,19 @@ def books_at(
     start_us = max(interval.start_us, at_us - LOOK_BACK_US)
     past = Past(Books(), at_us)
     found: dict[str, LiveBook] = {}
-    last = -1
-    rows = folder.rows(hours, symbol, start_us, at_us)
-    for message in messages_of(rows.filter(pc.equal(rows.column("run"), interval.run))):
-        if exchanges is not None and message.exchange not in exchanges:
-            continue
-        if message.number <= last:
-            continue
-        last = message.number
-        book = found.get(message.exchange)
-        if book is None:
-            if message.kind is not HistoryKind.KEYFRAME:
-                continue
-            book = found[message.exchange] = past.books.open(
-                Instrument(message.exchange, symbol, symbol),
-                levels_max=message.levels_max or LEVELS_MAX,
-                window=message.window or 0,
-            )
-        _apply(book, message, found)
+    replays: dict[str, BookReplay] = {}
+    rows = folder.rows(hours, symbol, start_us, at_us, exchanges)
+    for exchange in sorted(rows):
+        replay = BookReplay(rows[exchange], interval.run)
+        if replay.seek(at_us):
+            replays[exchange] = replay
+            found[exchange] = replay.open(past.books, exchange, symbol)
+            replay.play(found[exchange], at_us)
+    for exchange, replay in replays.items():
+        names = (each.partition(" ") for each in replay.twins.split(",") if each)
+        found[exchange].twins = {
+            found[name]: 0.0 for name, _, of in names if of == symbol and name in found
+        }
     return past
 
 
@@ -72,66 +148,3 @@ def _interval(folder: HistoryFolder, known: list[int], hours: list[int], at_us: 
     sides = [f"it was recorded until {iso_us(max(before))}"] if before else []
     sides += [f"it was recorded from {iso_us(min(after))}"] if after else []
     raise HistoryMissing(f"{iso_us(at_us)} is missing in the history: {', and '.join(sides)}.")
-
-
-def _apply(book: LiveBook, message: HistoryMessage, found: dict[str, LiveBook]) -> None:
-    core = book.core
-    if message.kind is HistoryKind.DELTA:
-        core.apply(message.bids, message.asks, message.shape)
-        book.updated_at = message.received_us / 1_000_000
-        return
-    if message.kind is HistoryKind.TOP:
-        if message.bids == message.asks == b"[]":
-            core.uncover()
-        else:
-            core.overlay(message.bids, message.asks, message.shape)
-        return
-    if message.kind is not HistoryKind.HEALTH:
-        core.clear()
-        core.replace(*_bounded(message), message.shape, _asked(message))
-        book.updated_at = (message.updated_us or 0) / 1_000_000
-    if message.kind is not HistoryKind.SNAPSHOT:
-        _set_state(book, message, found)
-
-
-def _set_state(book: LiveBook, message: HistoryMessage, found: dict[str, LiveBook]) -> None:
-    book.health = Health(message.health or Health.OFFLINE)
-    reason = None if message.reason is None else Reason(message.reason)
-    live = book.health is Health.LIVE
-    book.mark = IdentityMark(reason, message.detail or "") if live and reason else None
-    book.reason = None if live else reason
-    book.detail = "" if live else message.detail or ""
-    twins = (each.partition(" ") for each in (message.twins or "").split(",") if each)
-    symbol = message.symbol
-    book.twins = {found[name]: 0.0 for name, _, of in twins if of == symbol and name in found}
-    if not live:
-        book.core.clear()
-
-
-def _asked(message: HistoryMessage) -> int:
-    """Return a limit that makes only sides with a horizon end there (`core.Book.replace`)."""
-    if message.bid_horizon is None and message.ask_horizon is None:
-        return 0
-    unbounded = [
-        side.count(b"[") - 1
-        for side, end in ((message.bids, message.bid_horizon), (message.asks, message.ask_horizon))
-        if end is None
-    ]
-    return 1 + max(unbounded, default=0)
-
-
-def _bounded(message: HistoryMessage) -> tuple[bytes, bytes]:
-    asked = _asked(message)
-    return (
-        _padded(message.bids, message.bid_horizon, asked),
-        _padded(message.asks, message.ask_horizon, asked),
-    )
-
-
-def _padded(side: bytes, end: int | None, asked: int) -> bytes:
-    """Add rows without an amount at the horizon, at least one, up to the limit."""
-    if end is None:
-        return side
-    missing = max(1, asked - (side.count(b"[") - 1))
-    rows = b",".join([b'["%d","0"]' % end] * missing)
-    return b"[%b]" % rows if side == b"[]" else b"[%b,%b" % (rows, side[1:])

@@ -1,25 +1,30 @@
 """Records everything that books apply, into a `HistoryFolder`.
 
-A change costs the event loop one append; a thread parses and writes twice a second. If the queue or
-the disk is full, recording stops and books do not: coverage then ends, and begins again with the
-state of every book. Only one recorder writes to a folder; a second one waits.
+A book copies what it applies to a tape (`core.BookTape`); twice a second a thread takes the tape
+and writes it. If the tape or the disk is full, recording stops and books do not: coverage then
+ends, and begins again with the state of every book. Only one recorder writes to a folder; a second
+one waits.
 """
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import os
+import sys
+import threading
+from bisect import bisect_left
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
+import pyarrow as pa
 from prometheus_client import Counter, Gauge
 
 from onebook.archive.folder import HOUR_US, HistoryFolder, Segment
-from onebook.archive.format import HistoryKind, HistoryMessage, table_of
+from onebook.archive.format import RecordedState, messages_of
 from onebook.books import LIVE, Books, LiveBook
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
-from onebook.core import LevelShape
-from onebook.core.types import SCALE_MAX
-from onebook.exchanges.kit import Delta, Moment, Snapshot, TopOfBook, microseconds
+from onebook.core import BookTape, TapeKind
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, microseconds
 from onebook.model import Health, Instrument
 
 log = logging.getLogger("onebook.archive")
@@ -28,7 +33,7 @@ FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
 KEYFRAME_S: Final = 60.0
 KEYFRAMES_TURN_S: Final = 0.01  # of the event loop; books that are due later come in the next turn
 RETRY_S: Final = 10.0  # after a failure, or while another recorder has the folder
-QUEUE_MESSAGES_MAX: Final = 200_000
+TAPE_ROWS_MAX: Final = 8_000_000  # levels of a tape, 17 bytes each: until the thread takes it
 SEGMENTS_MERGED: Final = 120  # a minute of segments becomes one
 CLOCK_STEP_US: Final = 1_000_000  # a larger step of the clock ends a run
 OFFSET_TRIES: Final = 5
@@ -40,15 +45,8 @@ LOST: Final = Counter("onebook_history_lost", "Messages of books missing from th
 FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
 
 
-class CopiedLevels(NamedTuple):
-    """Both sides of a book as integers at its scales; the thread prints them."""
-
-    bids: list[tuple[int, int]]
-    asks: list[tuple[int, int]]
-    at: Moment
-
-
-Change = tuple[HistoryKind, LiveBook, float, Any, int, int, Any]
+# Integers, because a member of an enum is slower to pass.
+KEYFRAME, SNAPSHOT, DELTA, TOP, HEALTH = map(int, TapeKind)
 
 
 class HistoryRecorder:
@@ -76,9 +74,14 @@ class HistoryRecorder:
         self._keep_days, self._keep_bytes = keep_days, keep_bytes
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "history")
-        self._queue: list[Change] = []
+        # Hours are closed here, so that no flush waits; the end of recording cancels it.
+        self._closer = ThreadPoolExecutor(1, "history-close", _yield_to_others)
+        self._ending = threading.Event()
+        self.closing: Future[None] | None = None  # of the last hour that ended
+        self._tape = BookTape(microseconds, TAPE_ROWS_MAX)
+        self._states: list[RecordedState] = []  # of messages on the tape
+        self._numbers: dict[Instrument, int] = {}  # of the books on the tape
         self._known: dict[LiveBook, float] = {}  # when the last keyframe was taken
-        self._overlaid: set[LiveBook] = set()
         self.recording = False
         self._failed = False  # and logged
         self._run = self._number = self._segment = 0
@@ -102,7 +105,9 @@ class HistoryRecorder:
             await self.flush()
         self._stop()
         FAILING.set(0)
+        self._ending.set()
         self._thread.shutdown()
+        self._closer.shutdown(cancel_futures=True)
         self.folder.unlock()
 
     async def _keep_recording(self) -> None:
@@ -117,90 +122,56 @@ class HistoryRecorder:
     # On the event loop, for each change
 
     def _applied(self, book: LiveBook, output: Snapshot | Delta | TopOfBook, now: float) -> None:
-        """Queue what was applied to a live book (the hot path)."""
-        if not self.recording or not self._knows(book):
-            return
-        core = book.core
-        if type(output) is Delta:
-            self._put(
-                (HistoryKind.DELTA, book, now, output, core.price_scale, core.amount_scale, None)
-            )
-            if book in self._overlaid and not core.overlaid:
-                self._uncover(book, now)
-        elif isinstance(output, Snapshot):
-            self._put(
-                (HistoryKind.SNAPSHOT, book, now, output, core.price_scale, core.amount_scale,
-                 core.horizon())
-            )  # fmt: skip
-            if core.overlaid:
-                self._cover(book, now)
-            elif book in self._overlaid:
-                self._uncover(book, now)
-        elif core.overlaid:
-            self._overlaid.add(book)
-            self._put(
-                (HistoryKind.TOP, book, now, output, core.price_scale, core.amount_scale, None)
-            )
-        else:
-            self._uncover(book, now)
+        """Commit what was applied to a live book (the hot path)."""
+        kind = DELTA
+        if type(output) is not Delta:
+            kind = SNAPSHOT if isinstance(output, Snapshot) else TOP
+        if not book.core.commit(kind, now, output.sequence, output.at) and self.recording:
+            self._missed(book)
+
+    def _missed(self, book: LiveBook) -> None:
+        """Begin to record a book; one that was known has a keyframe with this change."""
+        if self._tape.full:
+            self._fail("too many levels wait to be written")
+        elif book not in self._known:
+            self._take_keyframe(book)
 
     def _health_changed(self, book: LiveBook, previous: Health) -> None:
-        if self.recording and self._knows(book):
-            self._overlaid.discard(book)
-            self._put((HistoryKind.HEALTH, book, self._clock.monotonic(), None, 0, 0, _state(book)))
-            if self._books.get(book.instrument) is not book:
-                self._known.pop(book, None)
+        self._marked(book)
+        if self._books.get(book.instrument) is not book:
+            self._forget(book)
 
     def _marked(self, book: LiveBook) -> None:
-        if self.recording and self._knows(book):
-            self._put((HistoryKind.HEALTH, book, self._clock.monotonic(), None, 0, 0, _state(book)))
-
-    def _put(self, change: Change) -> None:
-        self._queue.append(change)
-        if len(self._queue) > QUEUE_MESSAGES_MAX:
-            self._fail(f"{QUEUE_MESSAGES_MAX} messages wait to be written")
-
-    def _knows(self, book: LiveBook) -> bool:
-        """Return whether a book has a keyframe; otherwise take it, which has the change."""
-        if book in self._known:
-            return True
-        self._take_keyframe(book)
-        return False
-
-    def _uncover(self, book: LiveBook, now: float) -> None:
-        self._overlaid.discard(book)
-        self._put((HistoryKind.TOP, book, now, None, 0, 0, None))
-
-    def _cover(self, book: LiveBook, now: float) -> None:
-        """Queue the overlaid top of a book."""
-        core = book.core
-        self._overlaid.add(book)
-        unit = 10 ** (SCALE_MAX - core.price_scale)
-        bids, asks = (
-            [(price // unit, amount) for price, amount in core.bins(side, 0, 1)]
-            or [(1, 0)]  # an amount of 0: this side is shown empty
-            for side in (0, 1)
-        )
-        self._put((HistoryKind.TOP, book, now, CopiedLevels(bids, asks, book.at), core.price_scale,
-                   core.amount_scale, None))  # fmt: skip
+        if not self.recording:
+            return
+        message = self._tape.count
+        if book.core.commit(HEALTH, self._clock.monotonic()):
+            self._states.append(RecordedState(message, *_state(book)))
+        else:
+            self._missed(book)
 
     def _take_keyframe(self, book: LiveBook) -> None:
-        now, core = self._clock.monotonic(), book.core
+        now, message = self._clock.monotonic(), self._tape.count
+        if book not in self._known:
+            number = self._numbers.setdefault(book.instrument, len(self._numbers))
+            book.core.record(self._tape, number)
         self._known[book] = now
-        sides = CopiedLevels(core.ladder(0), core.ladder(1), book.at)
-        extra = (core.horizon(), book.updated_at, book.levels_max, book.window, _state(book))
-        self._put(
-            (HistoryKind.KEYFRAME, book, now, sides, core.price_scale, core.amount_scale, extra)
-        )
-        self._overlaid.discard(book)
-        if core.overlaid:
-            self._cover(book, now)
+        if book.core.keyframe(now, book.at):
+            self._states.append(
+                RecordedState(message, *_state(book), book.updated_at, book.levels_max, book.window)
+            )
+        else:
+            self._missed(book)
+
+    def _forget(self, book: LiveBook) -> None:
+        if self._known.pop(book, None) is not None:
+            book.core.record(None)
 
     def take_keyframes(self) -> None:
         """Take keyframes that are due, as many as fit in a turn, and forget closed books."""
         now = self._clock.monotonic()
         for book in [each for each in self._known if self._books.get(each.instrument) is not each]:
-            self._known.pop(book)
+            self._forget(book)
         for book in self._books:
             if now - self._known.get(book, float("-inf")) >= KEYFRAME_S:
                 self._take_keyframe(book)
@@ -218,8 +189,6 @@ class HistoryRecorder:
             ):
                 self._report("another recorder uses it")
                 return
-            hour_us = self._clock.wall_us() // HOUR_US * HOUR_US
-            await loop.run_in_executor(self._thread, self._close_hours, hour_us)
         except UNUSABLE as error:
             self._report(_why(error))
             return
@@ -227,20 +196,23 @@ class HistoryRecorder:
         self._run = self._start_us = self._now_us()
         self._last_us = self._start_us
         self._hour_us = self._start_us // HOUR_US * HOUR_US
+        self.closing = self._closer.submit(self._close_hours, self._hour_us)
         self._number = self._segment = 0
-        self._queue, self._known, self._overlaid = [], {}, set()
         self.recording = True
         for book in self._books:
-            self._take_keyframe(book)
+            if self.recording:
+                self._take_keyframe(book)
 
     def _fail(self, why: str) -> None:
         self._stop()
         self._report(why)
 
     def _stop(self) -> None:
-        LOST.inc(len(self._queue))
+        LOST.inc(self._tape.count)
         self.recording = False
-        self._queue = []
+        for book in [*self._known]:
+            self._forget(book)
+        self._tape, self._states, self._numbers = BookTape(microseconds, TAPE_ROWS_MAX), [], {}
 
     def _report(self, why: str) -> None:
         FAILING.set(1)
@@ -266,15 +238,17 @@ class HistoryRecorder:
     async def flush(self) -> None:
         """Write what was queued."""
         end_us = max(self._now_us(), self._last_us)
-        changes, self._queue = self._queue, []
+        tape, states, self._states = self._tape.swap(), self._states, []
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._write, changes, self._offset_us, end_us)
+            await loop.run_in_executor(
+                self._thread, self._write, tape, [*self._numbers], states, self._offset_us, end_us
+            )
         except UNUSABLE as error:
-            LOST.inc(len(changes))
+            LOST.inc(tape.count)
             self._fail(_why(error))
             return
-        MESSAGES.inc(len(changes))
+        MESSAGES.inc(tape.count)
         if self._failed:
             self._failed = False
             FAILING.set(0)
@@ -288,42 +262,56 @@ class HistoryRecorder:
 
     # In the thread
 
-    def _write(self, changes: list[Change], offset_us: int, end_us: int) -> None:
-        messages: list[HistoryMessage] = []
-        for change in changes:
-            at_us = max(self._last_us, offset_us + round(change[2] * 1_000_000))
-            self._last_us = min(at_us, end_us)
-            messages.append(_message(change, self._number, self._last_us, offset_us))
-            self._number += 1
+    def _write(
+        self,
+        tape: BookTape,
+        books: list[Instrument],
+        states: list[RecordedState],
+        offset_us: int,
+        end_us: int,
+    ) -> None:
+        columns = tape.columns(offset_us, self._last_us, end_us)
+        table = messages_of(self._run, self._number, columns, books, states, offset_us)
+        self._number += tape.count
         self._last_us = end_us
+        received = memoryview(columns.received).cast("q")
+        start = 0
         while end_us >= self._hour_us + HOUR_US:
             next_us = self._hour_us + HOUR_US
-            self._add_segment([each for each in messages if each.received_us < next_us], next_us)
-            messages = [each for each in messages if each.received_us >= next_us]
-            self._close_hours(next_us)
-            self._hour_us = next_us
-        self._add_segment(messages, end_us)
+            stop = bisect_left(received, next_us)
+            self._add_segment(table.slice(start, stop - start), next_us)
+            self.closing = self._closer.submit(self._close_hours, next_us)
+            self._hour_us, start = next_us, stop
+        self._add_segment(table.slice(start), end_us)
         if self._segment % SEGMENTS_MERGED == 0:
             self.folder.merge_segments(self._hour_us, SEGMENTS_MERGED)
 
-    def _add_segment(self, messages: list[HistoryMessage], end_us: int) -> None:
-        table = table_of(self._run, messages)
+    def _add_segment(self, table: pa.Table, end_us: int) -> None:
         number = self._segment
         segment = Segment(self.folder.root, self._run, number, number, self._start_us, end_us)
         self.folder.add_segment(table, segment)
         self._segment += 1
         self._start_us = end_us
 
+    # In the closing thread
+
     def _close_hours(self, before_us: int) -> None:
         for hour_us in self.folder.open_hours():
             if hour_us >= before_us:
                 continue
             try:
-                self.folder.close_hour(hour_us)
+                if not self.folder.close_hour(hour_us, self._ending.is_set):
+                    return
             except UNUSABLE as error:  # of one hour, whose segments can still be read
                 log.error("Cannot close the hour %s of the history in %s: %s. Its segments stay.",
                           iso_us(hour_us), self.folder.root, _why(error))  # fmt: skip
         self.folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US)
+
+
+def _yield_to_others() -> None:
+    """Give this thread the lowest priority."""
+    if sys.platform == "linux":  # elsewhere a priority is that of the process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def _state(book: LiveBook) -> tuple[str, str | None, str, str | None]:
@@ -340,38 +328,3 @@ def _name(instrument: Instrument) -> str:
 
 def _why(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
-
-
-def _text(side: list[tuple[int, int]]) -> bytes:
-    return ("[" + ",".join([f"[{price},{amount}]" for price, amount in side]) + "]").encode()
-
-
-def _message(change: Change, number: int, at_us: int, offset_us: int) -> HistoryMessage:
-    kind, book, now, output, price_scale, amount_scale, extra = change
-    message = HistoryMessage(book.instrument.exchange, book.instrument.symbol, number, kind, at_us)
-    if isinstance(output, CopiedLevels):
-        message.bids, message.asks = _text(output.bids), _text(output.asks)
-        message.shape = LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
-    elif output is not None:
-        message.bids, message.asks, message.shape = output.bids, output.asks, output.shape
-        message.sequence = output.sequence or None
-    if output is not None:
-        message.price_scale, message.amount_scale = price_scale, amount_scale
-        message.exchange_us = microseconds(output.at) or None
-    if kind is HistoryKind.KEYFRAME:
-        ends, updated_at, message.levels_max, message.window, extra = extra
-    elif kind is HistoryKind.SNAPSHOT:
-        ends, updated_at = extra, now
-    if kind is HistoryKind.KEYFRAME or kind is HistoryKind.SNAPSHOT:
-        message.bid_horizon, message.ask_horizon = (_mantissa(end, price_scale) for end in ends)
-        message.updated_us = offset_us + round(updated_at * 1_000_000)
-    if kind is HistoryKind.KEYFRAME or kind is HistoryKind.HEALTH:
-        message.health, message.reason, message.detail, message.twins = extra
-    return message
-
-
-def _mantissa(price: str | None, scale: int) -> int | None:
-    if price is None:
-        return None
-    whole, _, fraction = price.partition(".")
-    return int(whole + fraction.ljust(scale, "0"))

@@ -40,6 +40,9 @@ class Transit(NamedTuple):
     error_ms: float | None
 
 
+UNKNOWN: Final = Transit(0.0, None)
+
+
 def rows(height: int) -> int:
     """Levels per side that fit a number of lines."""
     return max(1, (height - LINES_BESIDE) // 2)
@@ -199,23 +202,21 @@ def _middle(view: BookView, transits: Mapping[str, Transit]) -> tuple[str, str, 
 def _price_age(view: BookView, transits: Mapping[str, Transit]) -> str:
     """The age of the oldest best price by its exchange's clock, and the error of that age.
 
-    It is the time since data arrived, which each update has, plus the transit time. If the transit
-    time of an exchange is unknown, only the time since data arrived is shown; empty if that is
-    unknown too.
+    It is the time since data arrived, which each update has, plus the transit time. If a transit
+    time or its error is unknown, the age is a lower bound; empty if no arrival is known.
     """
     best = [level for level in (view.best_bid, view.best_ask) if level is not None]
     names = {name for level in best for name in level.exchanges}
-    ages = {name: age for name in names if (age := view.ages.get(name)) is not None}
-    if not ages or len(ages) < len(names):
+    if not names or not names <= view.ages.keys():
         return ""
-    if not names <= transits.keys():
-        return f"received {age_text(max(ages.values()))} ago"
-    sent = {name: age + transits[name].ms for name, age in ages.items()}
-    oldest = max(sent, key=lambda name: sent[name])
-    error_ms = transits[oldest].error_ms
-    if error_ms is None:
-        return f"at least {age_text(round(sent[oldest]))} old"
-    return f"{age_text(round(sent[oldest]))} old ±{max(1, ceil(error_ms))} ms"
+    found = {name: transits.get(name, UNKNOWN) for name in names}
+    ages = {name: view.ages[name] + found[name].ms for name in names}
+    oldest = max(ages, key=lambda name: ages[name])
+    age = f"{age_text(round(ages[oldest]))} old"
+    error_ms = found[oldest].error_ms
+    if error_ms is None or any(each.error_ms is None for each in found.values()):
+        return f"≥ {age}"
+    return f"{age} ±{max(1, ceil(error_ms))} ms"
 
 
 def transits_of(times: BookTimes | None) -> dict[str, Transit]:

@@ -92,10 +92,10 @@ def watch_command(
 ) -> None:
     """Show the merged book of one pair, live: price, amount, and the exchanges at each level.
 
-    In the middle: the age of the best prices by the clocks of their exchanges, with its error;
-    if it is unknown, the time since data last arrived. Below the ladder: the cost of each size,
-    crossed markets with the age of each quote, and the oldest data. In a pipe or file, each update
-    is a block of plain text and problems go to standard error.
+    In the middle: the age of the best prices by the clocks of their exchanges, with its error, or a
+    lower bound (≥) if the transit time from an exchange is unknown. Below the ladder: the cost of
+    each size, crossed markets with the age of each quote, and the oldest data. In a pipe or file,
+    each update is a block of plain text and problems go to standard error.
 
     Example: onebook watch BTC/USDT --exchanges okx,kraken --depth 15 --amount 2.5
     """
@@ -213,7 +213,7 @@ async def _times(
 ) -> None:
     """Request the times of the exchanges once in a while, because they change slowly.
 
-    In each update they would be most of it. While they are unavailable, their ages are not shown.
+    In each update they would be most of it. While they are unavailable, ages are lower bounds.
     """
     unknown_at = 0.0
     async with client.AsyncOnebook(url, key) as service:

@@ -6,7 +6,6 @@ numbers of up to 38 digits.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
-from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.unicode cimport (
     PyUnicode_1BYTE_DATA, PyUnicode_1BYTE_KIND, PyUnicode_GET_LENGTH, PyUnicode_KIND,
     PyUnicode_Substring,

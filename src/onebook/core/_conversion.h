@@ -26,6 +26,7 @@ typedef struct { /* the converted side of a member */
     int64_t factor; /* that its fee puts on prices */
     int64_t key; /* of the worst level so far, which is not yet in `side` */
     int64_t amount; /* 0 before the first level */
+    int32_t room; /* free places before the worst level, in a block that is filled from its end */
     bool cut; /* a worse level exists that is not in `side` */
     bool done; /* it has as many levels as are needed */
     int64_t bound; /* the outermost key within which no level is missing; NO_KEY: its worst level */
@@ -69,8 +70,32 @@ static inline bool rate_price(
     return true;
 }
 
+/* Store the worst level so far, without a search; false if out of memory. */
 static inline bool converted_store(Converted *member) {
-    return member->amount == 0 || side_set(member->side, member->key, member->amount);
+    Side *side = member->side;
+    Level *level;
+    if (member->amount == 0) return true;
+    if (member->room == 0) {
+        if (block_new(side, 0) == NULL) return false;
+        member->room = BLOCK_LEVELS;
+    }
+    level = &side->blocks[0]->levels[--member->room];
+    level->key = side->lows[0] = member->key;
+    level->amount = member->amount;
+    side->blocks[0]->count++;
+    side->count++;
+    return true;
+}
+
+/* Store the last level, and move the last block's levels to its start, where readers expect them. */
+static inline bool converted_end(Converted *member) {
+    Block *block;
+    if (!converted_store(member)) return false;
+    if (member->room == 0) return true;
+    block = member->side->blocks[0];
+    memmove(block->levels, &block->levels[member->room], block->count * sizeof(Level));
+    block_pad(block);
+    return true;
 }
 
 /* Set how far the levels of a member are known: to one unit before its next level. */
@@ -176,7 +201,7 @@ static inline int convert_side(
                     != CONVERSION_DONE)
                 return CONVERSION_MISFIT;
         }
-        if (!converted_store(member)) return CONVERSION_MEMORY;
+        if (!converted_end(member)) return CONVERSION_MEMORY;
     }
     *used = at + 1; /* one more than there are if they did not suffice */
     return CONVERSION_DONE;

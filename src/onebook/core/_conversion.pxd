@@ -23,6 +23,7 @@ cdef extern from "_conversion.h" nogil:
         int64_t factor
         int64_t key
         int64_t amount
+        int32_t room
         bint cut
         bint done
         int64_t bound

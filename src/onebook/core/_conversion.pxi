@@ -155,6 +155,7 @@ cdef class Conversion:
             converted[source.member].price_scale = source.price_scale
             converted[source.member].factor = source.factors[side]
             converted[source.member].amount = 0
+            converted[source.member].room = 0
             converted[source.member].cut = False
             converted[source.member].done = False
             converted[source.member].bound = INT64_MIN

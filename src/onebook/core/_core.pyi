@@ -1,7 +1,7 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape
+from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape, TapeColumns
 
 class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
@@ -30,15 +30,38 @@ class Book:
     def ladder(self, side: int) -> list[tuple[int, int]]: ...
     def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]: ...
     def crc(self, layout: ChecksumLayout) -> int: ...
+    def record(self, tape: BookTape | None, number: int = ...) -> None: ...
+    def commit(self, kind: int, now: float, sequence: int = ..., at: int | str = ...) -> bool: ...
+    def keyframe(self, now: float, at: int | str = ...) -> bool: ...
 
-class LevelColumns:
-    """Collects the levels of messages as columns of integers."""
+class BookTape:
+    """Collects what recorded books apply, in order, as columns of integers."""
 
-    def add(
-        self, bids: Bytes, asks: Bytes, shape: LevelShape, price_scale: int, amount_scale: int
+    count: int
+    full: bool
+    rows_max: int
+    def __init__(self, read_time: Callable[[int | str], int], rows_max: int) -> None: ...
+    def swap(self) -> BookTape: ...
+    def columns(self, offset_us: int, last_us: int, end_us: int) -> TapeColumns: ...
+
+class TapePlayer:
+    """Messages of one book as columns of integers, to be played into a `Book`."""
+
+    count: int
+    changed: int
+    def __init__(
+        self,
+        numbers: Any,
+        kinds: Any,
+        sides: Any,
+        prices: Any,
+        amounts: Any,
+        price_scales: Any,
+        amount_scales: Any,
+        bid_ends: Any,
+        ask_ends: Any,
     ) -> None: ...
-    def skip(self) -> None: ...
-    def take(self) -> tuple[bytes, bytes, bytes, bytes]: ...
+    def play(self, book: Book, start: int, stop: int) -> int: ...
 
 class View:
     """Merges books into one view, encoded as JSON: in full, or as a delta."""

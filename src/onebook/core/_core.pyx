@@ -4,8 +4,8 @@ Code without Python objects is in C headers, each declared in a `.pxd`: `_levels
 `_protobuf.h` and `_sbe.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted,
 `_merge.h` merges the tops of many books, `_bins.h` groups one side by a price step, `_digits.h`
 prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`;
-`_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame, `_columns.pxi`
-collects those of many frames, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON
+`_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame, `_tape.pxi` records
+and plays what books apply, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON
 and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
 (`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
 documented in `_core.pyi` and `types`.
@@ -16,11 +16,13 @@ from binascii import crc32
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.math cimport llrint
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from onebook.core._bins cimport Bin, Bins, bins_next, bins_open, high_word, low_word, wide_of
 from onebook.core._digits cimport (
@@ -41,7 +43,7 @@ from onebook.core._packed cimport Packed, packed_put, packed_reserve, packed_roo
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
-    Row, Rows, Scan, scan_close, scan_open,
+    Row, Rows, Scan, room_for_row, scan_close, scan_open,
 )
 from onebook.core._sbe cimport group_rows
 from onebook.core._side cimport (
@@ -58,7 +60,7 @@ from onebook.core.reference.view import MergedState as ReferenceState
 from onebook.core.reference.view import View as ReferenceView
 from onebook.core.reference.view import view_depth, view_fees, view_names, view_step, view_within
 from onebook.core.types import (
-    ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape,
+    ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape, TapeColumns,
 )
 from onebook.core.types import ABSURD_FACTOR as _ABSURD_FACTOR
 from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
@@ -80,7 +82,7 @@ cdef int LEVELS_LIMIT = _LEVELS_MAX
 
 include "_facts.pxi"
 include "_read.pxi"
-include "_columns.pxi"
+include "_tape.pxi"
 
 
 @cython.final
@@ -101,6 +103,9 @@ cdef class Book:
     cdef tuple ends  # the last result of `horizon` ...
     cdef int64_t end_keys[2]  # ... and the keys it was computed from
     cdef int end_scale
+    cdef BookTape tape  # that records this book, or None
+    cdef int32_t tape_number
+    cdef bint tape_covered  # by the tape, a top is overlaid
 
     def __cinit__(self, int levels_max=_LEVELS_MAX):
         if not 1 <= levels_max <= _LEVELS_MAX:
@@ -144,9 +149,9 @@ cdef class Book:
                 self.overlaid = False
             self.begin(&scan, levels_asked)
             self.put(&scan, True)
+            return self.checked(&scan)
         finally:
             scan_close(&scan)
-        return self.check_top()
 
     def apply(self, bids, asks, shape=PAIRS):
         """Set the amounts of these levels, in order; an amount of zero removes its level.
@@ -161,9 +166,9 @@ cdef class Book:
             self.price_decimals = max(self.price_decimals, scan.columns[PRICE].decimals)
             self.amount_decimals = max(self.amount_decimals, scan.columns[AMOUNT].decimals)
             self.put(&scan, False)
+            return self.checked(&scan)
         finally:
             scan_close(&scan)
-        return self.check_top()
 
     def overlay(self, bids, asks, shape=PAIRS):
         """Show this best bid and ask over the levels in merged views: see `reference`."""
@@ -361,6 +366,142 @@ cdef class Book:
             out, layout, walk.level.amount, self.amount_scale, self.amount_decimals
         )
 
+    def record(self, BookTape tape, int32_t number=0):
+        """Stage what is applied from now on for `commit`, under this number; None ends it."""
+        self.tape = tape
+        self.tape_number = number
+        self.tape_covered = False
+
+    def commit(self, int8_t kind, double now, sequence=0, at=0):
+        """Append the message that was applied last to the tape; return whether there was one."""
+        cdef TapeMessage message = NO_MESSAGE
+        cdef BookTape tape = self.tape
+        if tape is None:
+            return False
+        message.kind, message.now, message.book = kind, now, self.tape_number
+        if kind == HEALTH:
+            return self.commit_health(&message)
+        if kind == TOP:
+            return self.commit_top(&message, sequence, at)
+        if tape.staged_by != <void *>self:
+            return False
+        self.describe(&message)
+        if not tape.put(&message, sequence, at):
+            return False
+        if kind == SNAPSHOT and self.overlaid:
+            return self.commit_top(&message, 0, at)
+        return not self.tape_covered or self.overlaid or self.commit_top(&message, 0, 0)
+
+    def keyframe(self, double now, at=0):
+        """Append all levels to the tape, and the overlaid top; return False if it is full."""
+        cdef TapeMessage message = NO_MESSAGE
+        cdef BookTape tape = self.tape
+        cdef Walk walk
+        cdef int side
+        cdef bint more
+        tape.staged = 0
+        if not tape.reserve(self.sides[0].count + self.sides[1].count):
+            return False
+        for side in range(2):
+            more = walk_open(&walk, &self.sides[side])
+            while more:
+                tape.stage_level(side, walk.level)
+                more = walk_next(&walk)
+        message.kind, message.now, message.book = KEYFRAME, now, self.tape_number
+        self.describe(&message)
+        self.tape_covered = False
+        return tape.put(&message, 0, at) and (
+            not self.overlaid or self.commit_top(&message, 0, at)
+        )
+
+    cdef void describe(self, TapeMessage *message) noexcept:
+        """Note the scales and, of a whole book, its horizon."""
+        cdef int side
+        message.price_scale, message.amount_scale = self.price_scale, self.amount_scale
+        for side in range(2):
+            message.ends[side] = 0
+            if message.kind != DELTA and self.bounds[side] != INT64_MIN:
+                message.ends[side] = llabs(self.bounds[side])
+
+    cdef bint commit_health(self, TapeMessage *message) except -1:
+        """Append a message without levels; what is staged stays so."""
+        cdef BookTape tape = self.tape
+        cdef Py_ssize_t staged = tape.staged
+        cdef void *staged_by = tape.staged_by
+        cdef Py_ssize_t row = tape.row_count
+        if not tape.reserve(staged + 1):
+            return False
+        memmove(tape.prices + row + 1, tape.prices + row, staged * sizeof(int64_t))
+        memmove(tape.amounts + row + 1, tape.amounts + row, staged * sizeof(int64_t))
+        memmove(tape.sides + row + 1, tape.sides + row, staged)
+        tape.staged = 0
+        tape.put(message, 0, 0)
+        tape.staged, tape.staged_by = staged, staged_by
+        return True
+
+    cdef bint commit_top(self, TapeMessage *message, object sequence, object at) except -1:
+        """Append the overlaid top, an amount of 0 for no level at all, or that there is none."""
+        cdef BookTape tape = self.tape
+        cdef int side
+        cdef Level none
+        tape.staged = 0
+        if not tape.reserve(2):  # a level a side
+            return False
+        message.kind = TOP
+        message.ends[0] = message.ends[1] = 0
+        message.price_scale = message.amount_scale = 0
+        self.tape_covered = self.overlaid
+        if self.overlaid:
+            message.price_scale, message.amount_scale = self.price_scale, self.amount_scale
+            for side in range(2):
+                if self.tops[side].amount:
+                    tape.stage_level(side, &self.tops[side])
+            if not tape.staged:
+                none.key, none.amount = 1, 0
+                tape.stage_level(0, &none)
+        return tape.put(message, sequence, at)
+
+    cdef int play(
+        self, const Scan *scan, int8_t kind, int price_scale, int amount_scale, int64_t bid_end,
+        int64_t ask_end,
+    ) except -1:
+        """Apply a recorded message as it was applied."""
+        cdef int side
+        if kind == TOP and scan.sides[0].count + scan.sides[1].count == 0:
+            self.overlaid = False
+            return 0
+        if kind == TOP or kind == DELTA:
+            if price_scale < self.price_scale or amount_scale < self.amount_scale:
+                raise LevelError("A recorded message has a smaller scale than its book.")
+            if price_scale > self.price_scale or amount_scale > self.amount_scale:
+                self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
+        else:
+            side_clear(&self.sides[0])
+            side_clear(&self.sides[1])
+            self.price_decimals = self.amount_decimals = 0
+            self.bounds[0] = bid_end if bid_end else INT64_MIN
+            self.bounds[1] = -ask_end if ask_end else INT64_MIN
+            self.overlaid = False
+        self.price_scale, self.amount_scale = price_scale, amount_scale
+        if kind != TOP:
+            return self.put(scan, kind != DELTA)
+        for side in range(2):
+            self.tops[side].key = self.tops[side].amount = 0
+            if scan.sides[side].count:
+                self.tops[side].key = scan.sides[side].rows[0].price * (-1 if side else 1)
+                self.tops[side].amount = scan.sides[side].rows[0].amount
+        self.overlaid = True
+        return 0
+
+    cdef str checked(self, const Scan *scan):
+        """Check the top; stage what was applied if the book is recorded and may be shown."""
+        cdef str reason = self.check_top()
+        if self.tape is not None:
+            self.tape.staged_by = NULL
+            if reason is None:
+                self.tape.stage(scan, <void *>self)
+        return reason
+
     cdef str check_top(self):
         """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats."""
         cdef double unit = <double>power10[self.price_scale]
@@ -428,7 +569,8 @@ cdef class Book:
         price_scale = fitting_scale(&scan.columns[PRICE], self.price_scale, fresh)
         amount_scale = fitting_scale(&scan.columns[AMOUNT], self.amount_scale, fresh)
         if not fresh:
-            self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
+            if price_scale > self.price_scale or amount_scale > self.amount_scale:
+                self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
         self.price_scale = price_scale
         self.amount_scale = amount_scale
         return read_sides(scan, bids, asks, shape, price_scale, amount_scale)

@@ -30,5 +30,6 @@ cdef extern from "_scan.h" nogil:
         Rows *sides
         int error
 
+    bint room_for_row(Scan *scan, Rows *rows)
     void scan_open(Scan *scan)
     void scan_close(Scan *scan)

@@ -9,7 +9,7 @@ the level. Nothing here parses or counts.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Raw, Struct
 
@@ -346,3 +346,37 @@ class Levels(Struct, frozen=True, gc=False):
     ask_parts: bytes | list[int]
     best_bid: LevelRow | None
     best_ask: LevelRow | None
+
+
+class TapeKind(IntEnum):
+    """Kind of a message on a tape."""
+
+    KEYFRAME = 0  # the whole state of a book
+    SNAPSHOT = 1  # an exchange's whole book
+    DELTA = 2
+    TOP = 3  # an overlaid best bid and ask; without levels: there is none
+    HEALTH = 4
+
+
+NO_SIDE: Final = 2  # of the row of a message without levels
+
+
+class TapeColumns(NamedTuple):
+    """Messages and their levels as columns of integers of this machine.
+
+    A message has one row for each of its levels, or one row of the side `NO_SIDE`.
+    """
+
+    books: bytes  # of each message: 32 bits
+    kinds: bytes  # 8 bits
+    price_scales: bytes  # 8 bits
+    amount_scales: bytes  # 8 bits
+    received: bytes  # Unix microseconds, never before the one above; 64 bits
+    times: bytes  # the exchange's, Unix microseconds; 0 if unknown; 64 bits
+    sequences: bytes  # 64 bits
+    bid_ends: bytes  # the horizon of a whole book; 0 if all of the side is known; 64 bits
+    ask_ends: bytes  # 64 bits
+    starts: bytes  # the first row of each message, and the number of rows; 32 bits
+    sides: bytes  # of each row; 8 bits
+    prices: bytes  # 64 bits
+    amounts: bytes  # 64 bits

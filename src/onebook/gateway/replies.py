@@ -623,7 +623,8 @@ class TransferEntry(Struct, frozen=True):
 class CrossingEntry(Struct, frozen=True, kw_only=True):
     """A pair of exchanges where one bids more, after both fees, than the other asks.
 
-    An entry that `ended` has only the two exchanges and the duration.
+    Both are the same exchange if its rebates exceed its spread. An entry that `ended` has only the
+    two exchanges and the duration.
     """
 
     phase: Annotated[

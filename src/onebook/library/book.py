@@ -403,7 +403,8 @@ class OrderBooks:
         self._feeds = feeds or FeedSettings()
         if record is not None:
             channels = in_use(self.exchanges, self._feeds)
-            require_recordable(channels.values(), len(self.symbols))
+            # With quotes: the books in each of them, and one that converts each.
+            require_recordable(channels.values(), len(self.symbols) * (1 + 2 * len(options.quotes)))
         self._streams = streams or StreamSettings()
         self._stack = AsyncExitStack()
         self._engine: BookEngine | None = None

@@ -35,9 +35,15 @@ from onebook.library.book import DEPTH, fees_without, options_of
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
-from onebook.library.source import BookOptions, BookSource, ReaderQueue, Wiring
+from onebook.library.source import (
+    BasketSource,
+    BookOptions,
+    BookSource,
+    ReaderQueue,
+    Wiring,
+)
 from onebook.library.update import BookUpdate
-from onebook.model import Instrument
+from onebook.model import Instrument, Reason
 from onebook.orderbook import Names, symbols_of
 
 TICK_S: Final = 0.1  # like feeds
@@ -60,6 +66,7 @@ def replay(
     fees: Mapping[str, str] | None = None,
     net: bool = False,
     crossings: str | None = None,
+    quotes: Iterable[str] = (),
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
@@ -71,11 +78,12 @@ def replay(
         recordings: Files, or folders of `.rec` files as `record` of `order_book` makes them.
         symbols: The pairs; None for all recorded pairs.
         exchanges: The exchanges to read; all recorded ones by default.
-        merged: As in `order_books`, as are the other options.
+        merged: As in `order_books`, as are the other options. With `quotes` the recordings must
+            have the books that convert, too.
 
     Raises:
         RecordingError: A file is not a recording, or contains nothing that can be replayed.
-        UnknownSymbol: A pair is not recorded.
+        UnknownSymbol: A pair is not recorded, with `quotes` in none of the quotes.
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
@@ -90,6 +98,7 @@ def replay(
         fees=fees,
         net=net,
         crossings=crossings,
+        quotes=quotes,
     )
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
@@ -276,8 +285,11 @@ class Player:
         # All recorded instruments, subscribed or not, so that requests get the recorded numbers.
         for tape in tapes:
             tape.open_books(self._books)
-        listed = {each.symbol: None for tape in tapes for each in tape.instruments}
-        unknown = [each for each in symbols or () if each not in listed]
+        self._recorded = {
+            (tape.name, each.symbol): each for tape in tapes for each in tape.instruments
+        }
+        listed = {symbol: None for _, symbol in self._recorded}
+        unknown = [each for each in symbols or () if not self._places(each, options.quotes)]
         if unknown:
             raise UnknownSymbol(
                 f"{unknown[0]} is not recorded; recorded: {', '.join(listed) or 'no pairs'}.",
@@ -287,10 +299,10 @@ class Player:
         groups = [names] if merged else [(name,) for name in names]
         without_fee = fees_without(options.fees, names)
         sources = [
-            source
+            self._source(symbol, found, options, without_fee)
             for symbol in dict.fromkeys(symbols or listed)
             for group in groups
-            if (source := self._source(symbol, group, without_fee)) is not None
+            if (found := [each for each in self._places(symbol, options.quotes) if each in group])
         ]
         self._unborn = sources
         self._books_wanted = len(sources)
@@ -333,22 +345,31 @@ class Player:
         while (update := self._queue.take()) is not None:
             yield update
 
+    def _places(self, symbol: str, quotes: Sequence[str]) -> list[str]:
+        """Return the exchanges that recorded a pair, or its base in one of the further quotes."""
+        base, _, own = symbol.partition("/")
+        pairs = {f"{base}/{quote}" for quote in (own, *quotes)}
+        return [*dict.fromkeys(name for name, pair in self._recorded if pair in pairs)]
+
     def _source(
-        self, symbol: str, names: Sequence[str], without_fee: Sequence[str]
-    ) -> BookSource | None:
-        found: Mapping[str, Instrument] = {
-            each.exchange: each
-            for tape in self._tapes
-            for each in tape.instruments
-            if each.symbol == symbol and tape.name in names
-        }
-        if not found:
-            return None
-        source = BookSource(symbol, tuple(found), self._books, 0.0, without_fee)
-        for name, instrument in found.items():
+        self, symbol: str, names: Sequence[str], options: BookOptions, without_fee: Sequence[str]
+    ) -> BookSource:
+        if options.quotes:
+            basket = BasketSource(
+                symbol, names, self._books, 0.0, self._instrument, options, without_fee
+            )
+            for instrument in basket.read_lists(lambda _: (Reason.NOT_LISTED, "")):
+                self._wiring.follow(basket, instrument)
+            basket.refresh()
+            return basket
+        source = BookSource(symbol, names, self._books, 0.0, without_fee)
+        for name in names:
             if name not in without_fee:
-                self._wiring.attach(source, instrument)
+                self._wiring.attach(source, self._recorded[name, symbol])
         return source
+
+    def _instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        return self._recorded.get((exchange, symbol))
 
 
 def _placed(tape: Tape) -> Iterator[tuple[Entry, Tape]]:

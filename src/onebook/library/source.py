@@ -32,7 +32,7 @@ from onebook.streams.crossings import CrossingView
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
 from onebook.streams.options import BEST, CROSSING
-from onebook.streams.stream import Opening
+from onebook.streams.stream import Opening, converted_depth
 
 # A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (
@@ -299,9 +299,13 @@ class BasketSource(BookSource):
         return exchange not in self._without_fee and self._lookup(exchange, symbol) is not None
 
     def _members(self) -> BasketMembers:
-        # Of every level, because each update has the horizons.
         options = self._options
-        return BasketMembers(self.names, self.symbol, self._lookup, options.fees, net=options.net)
+        depth = converted_depth(
+            options.depth, crossings=options.crossings, every=options.group is not None
+        )
+        return BasketMembers(
+            self.names, self.symbol, self._lookup, options.fees, depth, net=options.net
+        )
 
     def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None

@@ -24,7 +24,14 @@ from onebook.nodes.handover import Ownership
 from onebook.nodes.interest import PAGE_KEYS, GatewayInterest, interest_of, page_asked
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState, ranking
 from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
-from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
+from onebook.nodes.payloads import (
+    TIME_MAX,
+    TIME_SPAN_MAX,
+    PayloadReader,
+    WireError,
+    require_size,
+    sender_of,
+)
 from onebook.nodes.presence import HEARTBEAT_INTERVAL_S, Presence
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS, key_of
@@ -33,6 +40,7 @@ log = logging.getLogger("onebook.nodes")
 
 MARK_S: Final = 0.25  # interval of publishing the message numbers of idle books
 COUNT_S: Final = 1.0  # interval of updates of metrics
+CLOCKS_S: Final = 1.0  # interval of heartbeats with the clocks of exchanges
 POLL_S: Final = 0.1  # interval of checking whether leaving books are live on their new nodes
 RANKINGS_MAX: Final = 100_000  # cached until the set of nodes changes
 KEY_BYTES_MAX: Final = 256  # maximum of a snapshot request
@@ -87,6 +95,7 @@ class FeedsNode:
         self._asking: set[int] = set()  # gateways whose subscriptions are being requested
         self._polling = False
         self._polled_at = self._marked_at = self._counted_at = float("-inf")
+        self._clocks_at = float("-inf")
         self._published = 0
         self._draining = False
         self._handed_over = asyncio.Event()
@@ -152,7 +161,22 @@ class FeedsNode:
             problems={
                 name: catalogue.problem(name) for name in self._exchanges if catalogue.problem(name)
             },
+            exchange_clocks=self._exchange_clocks(me.sent_us),
         )
+
+    def _exchange_clocks(self, now_us: int) -> dict[str, tuple[int, int]]:
+        """Return the exchanges' clocks as measured here, if they are due."""
+        now = now_us / 1_000_000
+        if now - self._clocks_at < CLOCKS_S:
+            return {}
+        self._clocks_at = now
+        found: dict[str, tuple[int, int]] = {}
+        for name in self._exchanges:
+            reading = self._books.skew(name).reading(now)
+            # A value out of range would make the other nodes refuse the heartbeat.
+            if reading and 0 <= reading[0] <= TIME_MAX and reading[1] <= TIME_SPAN_MAX:
+                found[name] = reading
+        return found
 
     def _listed(self, name: str) -> None:
         """Record that an exchange's list was read or could not be read."""

@@ -103,6 +103,7 @@ class RemoteCatalogue(Catalogue):
             self.read_on[exchange] = page.read_on
         self.update(exchange, lists.instruments_of(exchange, rows))
         self.note_complete()
+        self.on_read(exchange)
 
     def note_complete(self) -> None:
         """Update whether all lists have arrived."""
@@ -368,6 +369,23 @@ class RemoteSupervisor:
             return
         self._note_exchanges()
         self._lists.update(heartbeat)
+        self._measure_clocks(heartbeat)
+
+    def _measure_clocks(self, heartbeat: NodeHeartbeat) -> None:
+        """Bound the clocks of exchanges by a feeds node's measurements of them.
+
+        The heartbeat was sent after ours that it returns and before its own arrival, so it is like
+        an exchange's answer to a request for its time.
+        """
+        mine_us = heartbeat.clocks.get(self.node)
+        now = self._clock.monotonic()
+        if mine_us is None or mine_us / 1_000_000 > now:
+            return
+        for name, (at_us, resolution_us) in heartbeat.exchange_clocks.items():
+            if name in self._catalogue.facts:
+                self._books.skew(name).answered(
+                    at_us, mine_us / 1_000_000, now, resolution_us=resolution_us
+                )
 
     def _lister(self, exchange: str) -> int | None:
         """Return the node whose list is used; all gateways choose the same one."""

@@ -25,6 +25,7 @@ from onebook.nodes.payloads import (
     RelayedTime,
     Seq,
     Time,
+    TimeSpan,
     WireVersion,
 )
 
@@ -58,6 +59,8 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     Unknown members are ignored, so that releases can add members. `sent_us` is the sender's
     monotonic time. `clocks` returns to each node its own `sent_us` plus the time since it was
     received, so that a node can measure the round trip to the sender without comparing clocks.
+    `exchange_clocks` are the clocks of exchanges at `sent_us` with their resolutions
+    (`ClockSkew.reading`); only some heartbeats contain them.
     """
 
     node: NodeId
@@ -77,6 +80,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     states: Mapping[str, str] = {}  # of a feeds node: state of each exchange
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
     clocks: Mapping[NodeId, RelayedTime] = {}  # of a feeds node: clocks of other nodes in us
+    exchange_clocks: Mapping[str, tuple[Time, TimeSpan]] = {}  # of a feeds node
 
 
 _heartbeat = PayloadReader(NodeHeartbeat, bytes_max=HEARTBEAT_BYTES_MAX)

@@ -22,6 +22,7 @@ EPOCH_MAX: Final = 2**32 - 1
 SEQ_MAX: Final = 2**53
 COUNT_MAX: Final = 10_000_000
 TIME_MAX: Final = 2**53  # in milliseconds or microseconds; 285 years in microseconds
+TIME_SPAN_MAX: Final = 10_000_000  # in microseconds
 
 NodeId = Annotated[int, Meta(ge=0, le=NODE_MAX)]
 Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
@@ -30,6 +31,7 @@ Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Time = Annotated[int, Meta(ge=0, le=TIME_MAX)]
 # Another node's clock is returned plus the elapsed time, and must still be in its range.
 RelayedTime = Annotated[int, Meta(ge=0, le=2 * TIME_MAX)]
+TimeSpan = Annotated[int, Meta(ge=0, le=TIME_SPAN_MAX)]
 WireVersion = Annotated[int, Meta(ge=0, le=255)]
 
 

@@ -54,18 +54,24 @@ class ConversionStep(NamedTuple):
     members: tuple[str, ...]
 
 
+def conversion_pairs(quote: str, own: str) -> tuple[tuple[str, bool], ...]:
+    """Return the symbols that convert a quote currency, and whether each does so inversely."""
+    return (f"{quote}/{own}", False), (f"{own}/{quote}", True)
+
+
 def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> list[ConversionStep]:
     """Return the conversions of a basket; members that nothing converts are in none of them.
 
     Without a conversion on the member's own exchange, the direction that more of the exchanges
-    list is used, the direct one if equally many do.
+    list is used, the direct one if equally many do. Members with the same conversion books share a
+    step, because they use up the same levels.
     """
     own = symbol.partition("/")[2]
     exchanges = sorted({exchange_of(each) for each in members})
     steps: list[ConversionStep] = []
     for quote in sorted({each.partition(":")[2] for each in members} - {""}):
-        pairs = ((f"{quote}/{own}", False), (f"{own}/{quote}", True))
-        found: dict[tuple[str, ...], ConversionStep] = {}
+        pairs = conversion_pairs(quote, own)
+        served: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
         shared: list[str] = []
         for member in (each for each in members if each.partition(":")[2] == quote):
             exchange = exchange_of(member)
@@ -73,17 +79,16 @@ def conversion_steps(members: Sequence[str], symbol: str, listed: Listed) -> lis
             if pair is None:
                 shared.append(member)
             else:
-                found[exchange,] = ConversionStep(quote, *pair, (exchange,), (member,))
-        steps += found.values()
-        if shared:
-            candidates = [
-                ConversionStep(
-                    quote, *pair, tuple(e for e in exchanges if listed(e, pair[0])), tuple(shared)
-                )
-                for pair in pairs
-            ]
-            best = max(candidates, key=lambda each: len(each.through))
-            steps += [best] if best.through else []
+                served[*pair, (exchange,)] = [member]
+        candidates = (
+            (*pair, tuple(each for each in exchanges if listed(each, pair[0]))) for pair in pairs
+        )
+        best = max(candidates, key=lambda each: len(each[2]))
+        if shared and best[2]:
+            served.setdefault(best, []).extend(shared)
+        steps += [
+            ConversionStep(quote, *how, tuple(sorted(members))) for how, members in served.items()
+        ]
     return steps
 
 
@@ -201,13 +206,25 @@ class BasketMembers(StreamMembers):
     Args:
         names: The members.
         symbol: The view's symbol.
-        lookup: Returns the instrument of an exchange and a symbol.
+        lookup: Returns the instrument of an exchange and a symbol, as listed now.
         fees: Taker fees by exchange or pair (`fees.fee_of`); None without.
         depth: Levels a side of the merged book.
         net: Whether the merged book is in the order of prices after fees.
     """
 
-    __slots__ = ("_depth", "_native", "_states", "_step_of", "steps")
+    __slots__ = (
+        "_convertible",
+        "_depth",
+        "_fees",
+        "_lookup",
+        "_native",
+        "_net",
+        "_pairs",
+        "_states",
+        "_step_of",
+        "_symbol",
+        "steps",
+    )
 
     def __init__(
         self,
@@ -222,21 +239,61 @@ class BasketMembers(StreamMembers):
         super().__init__(
             names, [lookup(exchange_of(name), symbol_of(name, symbol)) for name in names]
         )
+        self._symbol = symbol
+        self._lookup = lookup
+        self._fees = fees
         self._depth = depth
+        self._net = net
         self._native: list[Book | None] = []
         self._states: dict[str, MemberState] = {}
+        own = symbol.partition("/")[2]
+        quotes = sorted({each.partition(":")[2] for each in names} - {""})
+        self._pairs = [pair for quote in quotes for pair, _ in conversion_pairs(quote, own)]
+        # Those of `_pairs` that each exchange can convert by, as of its last list.
+        self._convertible = {each: self._found_at(each) for each in map(exchange_of, names)}
+        self.steps: list[StepBooks] = []
+        self._step_of: dict[str, StepBooks] = {}
+        self._find_steps()
 
+    def follow_list(self, exchange: str) -> bool:
+        """Look for conversions in the list of an exchange; return whether any conversion changed.
+
+        A conversion that stays the same keeps its state.
+        """
+        if exchange not in self._convertible:
+            return False
+        found = self._found_at(exchange)
+        if found == self._convertible[exchange]:
+            return False
+        self._convertible[exchange] = found
+        before = self.steps
+        self._find_steps()
+        return self.steps != before
+
+    def _found_at(self, exchange: str) -> set[str]:
+        """Return the listed conversion pairs of an exchange whose fees are known."""
+        fees = self._fees
+        return {
+            pair
+            for pair in self._pairs
+            if self._lookup(exchange, pair) is not None
+            and (fees is None or fee_of(fees, exchange, pair) is not None)
+        }
+
+    def _find_steps(self) -> None:
         def usable(exchange: str, pair: str) -> bool:
-            charged = fees is None or fee_of(fees, exchange, pair) is not None
-            return charged and lookup(exchange, pair) is not None
+            return pair in self._convertible[exchange]
 
+        known = {each.step: each for each in self.steps}
         self.steps = [
-            StepBooks(
-                step, symbol, [lookup(each, step.symbol) for each in step.through], names, fees, net
-            )
-            for step in conversion_steps(names, symbol, usable)
+            known.get(step) or self._opened(step)
+            for step in conversion_steps(self.names, self._symbol, usable)
         ]
         self._step_of = {name: each for each in self.steps for name in each.step.members}
+
+    def _opened(self, step: ConversionStep) -> StepBooks:
+        instruments = [self._lookup(each, step.symbol) for each in step.through]
+        return StepBooks(step, self._symbol, instruments, self.names, self._fees, self._net)
 
     def needed(self) -> list[Instrument]:
         """Return the instruments of the members and of their conversions, each once."""
@@ -252,6 +309,14 @@ class BasketMembers(StreamMembers):
         super().refresh(books)
         self._native = self.cores
         self.awaited |= any(each.books.awaited and not each.books.live for each in self.steps)
+
+    def merged(self) -> list[object]:
+        """Return the books that are merged, and the conversions with their books."""
+        found = super().merged()
+        for each in self.steps:
+            if each.books.live:
+                found += [each.step, *each.books.books]
+        return found
 
     def shows_as(self, name: str, book: LiveBook) -> bool:
         """Return whether the book of a member and its conversion are live."""
@@ -297,8 +362,12 @@ class BasketMembers(StreamMembers):
     def state_of(self, name: str, book: LiveBook) -> MemberState:
         """Return a member's state: while its book is live, that of its conversion."""
         state = MemberState(*condition(book, shown=super().shows_as(name, book)))
+        if state.state is not Health.LIVE or ":" not in name:
+            return state
         step = self._step_of.get(name)
-        if state.state is not Health.LIVE or step is None or step.books.live:
+        if step is None:
+            return MemberState(Health.OFFLINE, Reason.NO_CONVERSION, "")
+        if step.books.live:
             return state
         through = ", ".join(step.step.through)
         detail = f"{step.step.symbol} on {through}, which converts its prices, is not live"

@@ -66,6 +66,10 @@ class StreamMembers:
         """Return the instruments whose books the view needs, each once."""
         return [each for each in self.instruments if each is not None]
 
+    def merged(self) -> list[object]:
+        """Return all that a merge depends on besides levels; a difference is worth an update."""
+        return [*self.books]
+
     def prepare(self) -> None:
         """Bring `cores` up to date before a merge."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
@@ -67,7 +68,7 @@ def _named(option: object) -> object:
         return ""
     if not isinstance(option, msgspec.Struct):
         return option
-    values = [*astuple(option)]
+    values = ["" if each is UNSET else each for each in astuple(option)]
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
@@ -78,16 +79,21 @@ def members_of(key: StreamKey, lookup: Lookup) -> StreamMembers:
     options = key.options
     if not options.quotes:
         return StreamMembers(key.exchanges, [lookup(each, key.symbol) for each in key.exchanges])
-    depth = options.depth
-    if options.fill is not None:
-        depth = max(depth, FILL_LEVELS_MAX)
-    if options.crossings is not None:
-        depth = max(depth, CROSSING_LEVELS_MAX)
     is_part_excluded = options.fill is not None and bool(options.fill.exclude)
-    if options.group is not None or options.coverage or is_part_excluded:
-        depth = LEVELS_MAX
+    depth = converted_depth(
+        options.depth if options.fill is None else FILL_LEVELS_MAX,
+        crossings=options.crossings,
+        every=options.group is not None or is_part_excluded,
+    )
     fees = options.fees if isinstance(options.fees, dict) else None
     return BasketMembers(key.exchanges, key.symbol, lookup, fees, depth, net=options.net)
+
+
+def converted_depth(depth: int, *, crossings: str | None, every: bool) -> int:
+    """Return the levels a side that a basket converts for a view of this depth."""
+    if every:
+        return LEVELS_MAX
+    return depth if crossings is None else max(depth, CROSSING_LEVELS_MAX)
 
 
 class Opening:

@@ -27,6 +27,7 @@ from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
 from onebook.fees import exchange_of, symbol_of
 from onebook.model import Health, Instrument, Reason
+from onebook.signals import Signal
 from onebook.streams.basket import BasketMembers
 from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
@@ -99,7 +100,9 @@ class BookSupervisor(Protocol):
 
 
 class InstrumentLookup(Protocol):
-    """Looks up instruments."""
+    """Looks up instruments; `on_read` is called with an exchange after its list was read."""
+
+    on_read: Signal[[str]]
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
         """Return the instrument of a symbol on an exchange."""
@@ -161,6 +164,7 @@ class Streams:
             on_status=self._status_changed,
         )
         books.subscribe(on_changed=self.on_changed)
+        catalogue.on_read.subscribe(self._list_read)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -283,14 +287,26 @@ class Streams:
                 if book.health is Health.OFFLINE:
                     self._follow_lists(stream)
                 self._reschedule(stream, now)
-                for status in self._member_statuses(stream):
-                    self.publisher.status(stream, status)
+                self._send_member_statuses(stream)
             self._arm(now)
         requests = self._requests.get(instrument)
         if requests:
             now = self._clock.monotonic()
             for request in tuple(requests):
                 self._answer_or_plan(request, now)
+
+    def _list_read(self, exchange: str) -> None:
+        """Use the conversions that an exchange lists now."""
+        now = self._clock.monotonic()
+        for stream in tuple(self._open.values()):
+            members = stream.members
+            if isinstance(members, BasketMembers):
+                needed, merged = members.needed(), members.merged()
+                if members.follow_list(exchange):
+                    self._replace(stream, needed)
+                    self._reschedule(stream, now, merged)
+                    self._send_member_statuses(stream)
+                    self._arm(now)
 
     def tick(self, now: float) -> float | None:
         """Publish due streams; returns when the next one is due, None without one."""
@@ -340,16 +356,21 @@ class Streams:
                 listed = self._catalogue.instrument(exchange_of(name), symbol_of(name, symbol))
                 if listed is not None:
                     members.instruments[at] = listed
+        if self._replace(stream, before):
+            self._reschedule(stream, self._clock.monotonic())
+
+    def _replace(self, stream: Stream, before: list[Instrument]) -> bool:
+        """Subscribe to the books that a stream needs now, and release the others."""
         after = stream.members.needed()
         if after == before:
-            return
+            return False
         for instrument in before:
             if instrument not in after:
                 self._detach(stream, instrument)
         for instrument in after:
             if instrument not in before:
                 self._attach(stream, instrument)
-        self._reschedule(stream, self._clock.monotonic())
+        return True
 
     def _wake(self, waiting: set[Stream], now: float) -> None:
         for stream in waiting:
@@ -384,16 +405,17 @@ class Streams:
     def _entries_max(self) -> int:
         return 2 * (len(self._open) + self._requests_open) + QUEUE_SLACK
 
-    def _reschedule(self, stream: Stream, now: float) -> None:
-        """Reschedule a stream after a member's health or mark changed."""
-        before = stream.members.books
+    def _reschedule(self, stream: Stream, now: float, before: list[object] | None = None) -> None:
+        """Reschedule a stream after the health or mark of a book, or what it merges, changed."""
+        if before is None:
+            before = stream.members.merged()
         stream.members.refresh(self._books)
         if not stream.update_number:
             due = stream.opening.due(stream.members, now)
             if due != stream.due:
                 self._enqueue(stream, now, due)
             return
-        after = stream.members.books
+        after = stream.members.merged()
         if after == before:
             return
         stream.forced = True
@@ -522,14 +544,12 @@ class Streams:
             if book is not None and book.mark is not None and book.health is Health.LIVE:
                 yield name, book
 
-    def _member_statuses(self, stream: Stream) -> list[bytes]:
-        """Statuses of the members of a basket whose state has changed."""
-        if not isinstance(stream.members, BasketMembers):
-            return []
-        return [
-            self._state_json(instrument, state, name, stream)
-            for name, instrument, state in stream.members.changed_states(self._books)
-        ]
+    def _send_member_statuses(self, stream: Stream) -> None:
+        """Send the statuses of the members of a basket whose state has changed."""
+        if isinstance(stream.members, BasketMembers):
+            for name, instrument, state in stream.members.changed_states(self._books):
+                status = self._state_json(instrument, state, name, stream)
+                self.publisher.status(stream, status)
 
     def _status(self, book: LiveBook, *, shown: bool) -> bytes:
         return self._state_json(book.instrument, condition(book, shown=shown))

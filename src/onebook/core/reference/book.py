@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Final
 
 from onebook.core.reference.levels import Row, read_levels
+from onebook.core.reference.tape import BookTape, Ends, TapeMessage, TapeRow
 from onebook.core.reference.text import MANTISSA_END, Number, decimal_text
 from onebook.core.types import (
     ABSURD,
@@ -25,6 +26,7 @@ from onebook.core.types import (
     ChecksumOrder,
     LevelError,
     LevelShape,
+    TapeKind,
 )
 
 LEVEL_BYTES: Final = 120  # approximate memory of a level: two ints, a dict and a list entry
@@ -45,6 +47,9 @@ class Book:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {LEVELS_MAX}.")
         self.levels_max = levels_max
         self._mid = 0.0  # of the last accepted top, or 0
+        self._tape: BookTape | None = None  # that records this book
+        self._tape_number = 0
+        self._tape_covered = False  # by the tape, a top is overlaid
         self.clear()
 
     def clear(self) -> None:
@@ -81,7 +86,7 @@ class Book:
                 self._bounds[side] = worst(price.at(price_scale) for price, _ in rows)
         bids_held, asks_held = ([row for row in rows if row[1].mantissa] for rows in sides)
         self._put((bids_held, asks_held))
-        return self._check_top()
+        return self._checked(sides)
 
     def apply(self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS) -> str | None:
         """Set the amounts of these levels, in order; an amount of zero removes its level.
@@ -98,7 +103,7 @@ class Book:
         self._price_decimals = max(self._price_decimals, _decimals(prices))
         self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
         self._put(sides)
-        return self._check_top()
+        return self._checked(sides)
 
     def fill(
         self,
@@ -285,6 +290,113 @@ class Book:
             (self._price_decimals, self._amount_decimals),
         )
         return crc32(text.encode())
+
+    def record(self, tape: BookTape | None, number: int = 0) -> None:
+        """Stage what is applied from now on for `commit`, under this number; None ends it."""
+        self._tape = tape
+        self._tape_number = number
+        self._tape_covered = False
+
+    def commit(self, kind: int, now: float, sequence: int = 0, at: int | str = 0) -> bool:
+        """Append the message that was applied last to the tape.
+
+        A delta that ends an overlay, and a snapshot with one, are followed by a message of it.
+
+        Args:
+            kind: Its `TapeKind`, but for a keyframe.
+            now: Monotonic seconds.
+            sequence: The exchange's number.
+            at: The exchange's time.
+
+        Returns:
+            False if nothing was staged, as of a book that is not recorded, or the tape is full.
+        """
+        if self._tape is None:
+            return False
+        if kind == TapeKind.HEALTH:
+            message = TapeMessage(self._tape_number, kind, now, 0, 0, 0, 0, (None, None), ())
+            return self._tape.put(message)
+        if kind == TapeKind.TOP:
+            return self._commit_top(now, sequence, at)
+        rows = self._tape.staged(self)
+        if rows is None or not self._commit(kind, now, sequence, at, rows):
+            return False
+        if kind == TapeKind.SNAPSHOT and self.overlaid:
+            return self._commit_top(now, 0, at)
+        return not self._tape_covered or self.overlaid or self._commit_top(now, 0, 0)
+
+    def keyframe(self, now: float, at: int | str = 0) -> bool:
+        """Append all levels to the tape, and the overlaid top; return False if it is full."""
+        rows = [(side, *level) for side in (0, 1) for level in self.ladder(side)]
+        self._tape_covered = False
+        return self._commit(TapeKind.KEYFRAME, now, 0, at, rows) and (
+            not self.overlaid or self._commit_top(now, 0, at)
+        )
+
+    def _commit(
+        self, kind: int, now: float, sequence: int, at: int | str, rows: Sequence[TapeRow]
+    ) -> bool:
+        ends: Ends = (None, None)
+        if kind in (TapeKind.KEYFRAME, TapeKind.SNAPSHOT):
+            ends = self._bounds[0], self._bounds[1]
+        message = TapeMessage(self._tape_number, kind, now, sequence, at, self.price_scale,
+                              self.amount_scale, ends, rows)  # fmt: skip
+        return self._tape is not None and self._tape.put(message)
+
+    def _commit_top(self, now: float, sequence: int, at: int | str) -> bool:
+        """Append the overlaid top, an amount of 0 for no level at all, or that there is none."""
+        self._tape_covered = self.overlaid
+        if self._overlay is not None:
+            tops = [(side, *top) for side, top in enumerate(self._overlay) if top != NO_TOP]
+            return self._commit(TapeKind.TOP, now, sequence, at, tops or [(0, 1, 0)])
+        message = TapeMessage(self._tape_number, TapeKind.TOP, now, sequence, at, 0, 0,
+                              (None, None), ())  # fmt: skip
+        return self._tape is not None and self._tape.put(message)
+
+    def play(
+        self, kind: int, scales: tuple[int, int], ends: Ends, sides: tuple[Levels, Levels]
+    ) -> None:
+        """Apply a recorded message as it was applied (`TapePlayer.play`).
+
+        Raises:
+            LevelError: It has a smaller scale than the book, or does not fit it.
+        """
+        if kind == TapeKind.TOP and not any(sides):
+            self._overlay = None
+            return
+        price_scale, amount_scale = scales
+        rows = [
+            [(Number(price, price_scale, 0), Number(amount, amount_scale, 0))
+             for price, amount in side if amount or kind == TapeKind.DELTA]
+            for side in sides
+        ]  # fmt: skip
+        if kind in (TapeKind.TOP, TapeKind.DELTA):
+            if price_scale < self.price_scale or amount_scale < self.amount_scale:
+                raise LevelError("A recorded message has a smaller scale than its book.")
+            self._grow([Number(0, price_scale, 0)], [Number(0, amount_scale, 0)])
+        else:
+            self.clear()
+            self.price_scale, self.amount_scale = scales
+            self._bounds = [*ends]
+        if kind != TapeKind.TOP:
+            self._put((rows[0], rows[1]))
+            return
+        bid, ask = (side[0] if side and side[0][1] else NO_TOP for side in sides)
+        self._overlay = bid, ask
+
+    def _checked(self, sides: tuple[list[Row], list[Row]]) -> str | None:
+        """Check the top; stage what was applied if the book is recorded and may be shown."""
+        reason = self._check_top()
+        if self._tape is not None:
+            self._tape.unstage()
+            if reason is None:
+                rows = [
+                    (side, price.at(self.price_scale), amount.at(self.amount_scale))
+                    for side, levels in enumerate(sides)
+                    for price, amount in levels
+                ]
+                self._tape.stage(self, rows)
+        return reason
 
     def _check_top(self) -> str | None:
         """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats.

@@ -30,7 +30,7 @@ from onebook.simulator.kit.board import (
     TextChanges,
 )
 from onebook.simulator.kit.loopback import Front, Loopback, Urls, redirected
-from onebook.simulator.kit.market import MarketBooks
+from onebook.simulator.kit.market import ListedSymbol, MarketBooks
 
 DIALECTS: Final[dict[str, type[Dialect]]] = {
     name: import_module(f"onebook.simulator.{name}").DIALECT for name in NAMES
@@ -155,6 +155,7 @@ class SimulatedExchange:
         self._dialect = kind(self._board)
         self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
         self._natives = {listing.symbol: listing.native for listing in kind.listings}
+        self._delisted: dict[str, ListedSymbol] = {}
         self._planned: dict[str, deque[str]] = {}
         self._rest_failures: deque[RestReply] = deque(maxlen=FAULTS_QUEUED_MAX)
         self._frozen = False
@@ -265,6 +266,15 @@ class SimulatedExchange:
         for _ in self._market.step(self.name, (symbol,)):
             pass
         self.publish()
+
+    def delist(self, symbol: str) -> None:
+        """Leave a symbol that no client follows out of the instrument list, and refuse it."""
+        native = self._natives[symbol]
+        self._delisted[symbol] = self._board.listings.pop(native)
+
+    def list_again(self, symbol: str) -> None:
+        """List a delisted symbol."""
+        self._board.listings[self._natives[symbol]] = self._delisted.pop(symbol)
 
     def ack_without_snapshot(self, symbol: str) -> None:
         """Acknowledge subscriptions of a symbol without sending data."""

@@ -6,6 +6,7 @@ import { quoteAge } from "./format.js";
 
 const EVERY_MS = 10_000; // between two requests
 const KEPT_MS = 60_000; // for which an answer is used
+const UNKNOWN = { ms: 0, exact: false };
 
 export class PriceAges {
   #delays = new Map(); // by exchange: {ms, exact}
@@ -32,16 +33,15 @@ export class PriceAges {
   }
 
   /**
-   * The age of the best prices of a book, `sinceMs` after its update: that of the oldest. Without a time of one of the
-   * exchanges it says when they were received, which is not their age; empty if even that is not known.
+   * The age of the best prices of a book, `sinceMs` after its update: that of the oldest; a lower bound if the transit
+   * time of one is unknown, empty if its arrival is unknown.
    */
   text({ bids, asks, ages }, sinceMs, nowMs) {
     const names = [bids[0], asks[0]].flatMap((level) => level?.shares.map(([name]) => name) ?? []);
-    const arrived = Math.max(...names.map((name) => ages[name] ?? NaN));
-    if (!Number.isFinite(arrived)) return "";
-    const delays = nowMs - this.#knownMs < KEPT_MS ? names.map((name) => this.#delays.get(name)) : [undefined];
-    if (delays.includes(undefined)) return `· received ${quoteAge(arrived + sinceMs)} ago`;
-    const oldest = Math.max(...names.map((name, at) => ages[name] + delays[at].ms));
+    const known = nowMs - this.#knownMs < KEPT_MS;
+    const delays = names.map((name) => (known && this.#delays.get(name)) || UNKNOWN);
+    const oldest = Math.max(...names.map((name, at) => (ages[name] ?? NaN) + delays[at].ms));
+    if (!Number.isFinite(oldest)) return "";
     return `· ${delays.every(({ exact }) => exact) ? "" : "≥ "}${quoteAge(oldest + sinceMs)} old`;
   }
 }

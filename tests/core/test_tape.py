@@ -1,0 +1,217 @@
+"""Tapes: the compiled one equals the reference byte for byte, and a book is what was recorded."""
+
+from array import array
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.both import EACH, needs_compiled, pairs
+from onebook import core
+from onebook.core import NO_SIDE, TapeColumns, TapeKind, reference
+from onebook.core.types import LEVELS_MAX, LevelError
+from onebook.exchanges.kit import microseconds
+
+KEYFRAME, SNAPSHOT, DELTA, TOP, HEALTH = TapeKind
+EPOCH_US = 1_700_000_000_000_000
+LAST_US = EPOCH_US + 10**10
+ROWS_MAX = 10_000
+HALF_S = 0.5
+
+PRICES = st.integers(95, 105).map(str) | st.decimals("99", "101", places=3).map(str)
+AMOUNTS = st.integers(0, 3).map(str) | st.decimals("0.1", "9", places=5).map(str)
+SIDES = st.lists(st.tuples(PRICES, AMOUNTS), max_size=5)
+ONE = st.lists(st.tuples(PRICES, AMOUNTS), max_size=1)
+TIMES = st.sampled_from(
+    [0, 1_700_000_000_123, 1_700_000_000_123_456, 1_700_000_000_123_456_789, -5, 10**30,
+     "1700000000123", "2026-11-27T14:03:00.5Z", "soon"]
+)  # fmt: skip
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["replace", "apply", "apply", "apply", "overlay", "uncover", "keyframe",
+                         "health", "drop"]),
+        st.integers(0, 1), SIDES, SIDES, ONE, ONE, TIMES, st.sampled_from([0, 0, 3])),
+    max_size=25,
+)  # fmt: skip
+
+
+class Recorded:
+    """Two books of one implementation on a tape, and a view of each after every message."""
+
+    def __init__(self, made: ModuleType, rows_max: int = ROWS_MAX, levels_max: int = 6) -> None:
+        self.tape = made.BookTape(microseconds, rows_max)
+        self.books = [made.Book(levels_max), made.Book(LEVELS_MAX)]
+        self.now = 0.0
+        self.shown: dict[int, int] = {}  # by the number of messages
+        for number, book in enumerate(self.books):
+            book.record(self.tape, number)
+            book.keyframe(self.now)
+
+    def step(self, step) -> object:
+        what, number, bids, asks, bid, ask, at, asked = step
+        book = self.books[number]
+        self.now += HALF_S
+        try:
+            result = self.applied(book, what, bids, asks, bid, ask, at, asked)
+        except LevelError:
+            result = "refused"
+        return result
+
+    def applied(self, book, what, bids, asks, bid, ask, at, asked) -> object:
+        if what == "keyframe":
+            return book.keyframe(self.now, at)
+        if what == "health":
+            return book.commit(HEALTH, self.now)
+        if what == "drop":  # a book that is not shown has no levels, which its owner records
+            book.clear()
+            return book.keyframe(self.now)
+        if what == "replace":
+            reason = book.replace(pairs(bids), pairs(asks), levels_asked=asked)
+            return reason or book.commit(SNAPSHOT, self.now, 7, at)
+        if what == "apply":
+            reason = book.apply(pairs(bids), pairs(asks))
+            return reason or book.commit(DELTA, self.now, 8, at)
+        if what == "overlay":
+            book.overlay(pairs(bid), pairs(ask))
+        else:
+            book.uncover()
+        return book.commit(TOP, self.now, 9, at)
+
+    def columns(self) -> TapeColumns:
+        return self.tape.swap().columns(EPOCH_US, EPOCH_US, LAST_US)
+
+
+def shown(book) -> tuple[object, ...]:
+    """What a view shows of a book, and its horizon."""
+    view = (core if isinstance(book, core.Book) else reference).View(("a",), depth=500)
+    view.merge([book])
+    return view.top(), view.full(b"", b""), book.horizon()
+
+
+def playback(made: ModuleType, columns: TapeColumns, number: int):
+    """Return the messages of one book."""
+    books, kinds, price_scales, amount_scales, *_, bid_ends, ask_ends = (
+        memoryview(each).cast(code) for each, code in zip(columns[:9], "ibbbqqqqq", strict=True)
+    )
+    sides, prices, amounts = (
+        memoryview(each).cast(code) for each, code in zip(columns[10:], "Bqq", strict=True)
+    )
+    messages = [*messages_of_rows(columns)]
+    rows = [at for at, message in enumerate(messages) if books[message] == number]
+    of_rows = [messages[at] for at in rows]
+    return made.TapePlayer(
+        array("q", of_rows),
+        array("b", [kinds[each] for each in of_rows]),
+        array("B", [sides[at] for at in rows]),
+        array("q", [prices[at] for at in rows]),
+        array("q", [amounts[at] for at in rows]),
+        array("b", [price_scales[each] for each in of_rows]),
+        array("b", [amount_scales[each] for each in of_rows]),
+        array("q", [bid_ends[each] for each in of_rows]),
+        array("q", [ask_ends[each] for each in of_rows]),
+    )
+
+
+@needs_compiled
+@given(STEPS)
+def test_the_compiled_tape_equals_the_reference(steps) -> None:
+    compiled, slow = Recorded(core), Recorded(reference)
+    for step in steps:
+        assert compiled.step(step) == slow.step(step)
+        assert compiled.tape.count == slow.tape.count
+    assert compiled.columns() == slow.columns()
+    assert compiled.columns() == slow.columns()
+
+
+@pytest.mark.parametrize("made", EACH)
+@given(steps=STEPS)
+@settings(max_examples=60)
+def test_a_played_book_is_the_recorded_one_at_every_message(made, steps) -> None:
+    recorded = Recorded(made)
+    expected: list[tuple[int, list[object]]] = []
+    for step in steps:
+        before = recorded.tape.count
+        if recorded.step(step) is not True or recorded.tape.count == before:
+            break  # the levels were not recorded: a book is then dropped or resynced
+        expected.append((recorded.tape.count, [shown(each) for each in recorded.books]))
+    columns = recorded.columns()
+    for number in range(2):
+        found = playback(made, columns, number)
+        numbers = [*found_numbers(columns, number)]
+        book, at = made.Book(recorded.books[number].levels_max if made is reference else
+                             (6, LEVELS_MAX)[number]), 0  # fmt: skip
+        for count, views in expected:
+            stop = next((row for row, each in enumerate(numbers) if each >= count), len(numbers))
+            while at < stop:
+                at = found.play(book, at, stop)
+            assert shown(book) == views[number]
+
+
+def messages_of_rows(columns: TapeColumns):
+    """Yield the index of the message of each row."""
+    starts = memoryview(columns.starts).cast("i")
+    for message in range(len(columns.kinds)):
+        yield from [message] * (starts[message + 1] - starts[message])
+
+
+def found_numbers(columns: TapeColumns, number: int):
+    books = memoryview(columns.books).cast("i")
+    return (each for each in messages_of_rows(columns) if books[each] == number)
+
+
+@pytest.mark.parametrize("made", EACH)
+def test_a_message_has_rows_or_one_without_a_side(made) -> None:
+    tape, book = made.BookTape(microseconds, ROWS_MAX), made.Book()
+    book.replace(pairs([("1.5", "2")]), pairs([("1.6", "1.25")]))
+    assert not book.commit(SNAPSHOT, 1.0)  # not recorded
+    book.record(tape, 5)
+    assert not book.commit(DELTA, 1.0)  # nothing was applied since
+    assert book.keyframe(2.0, "1700000000000")
+    book.apply(pairs([("1.5", "0")]), pairs([]))
+    assert book.commit(HEALTH, 3.0)  # between, and what was applied waits for its message
+    assert book.commit(DELTA, 3.0, 12)
+    columns = tape.swap().columns(1_000, 0, 3_000_500)
+    assert memoryview(columns.books).cast("i").tolist() == [5, 5, 5]
+    assert [*columns.kinds] == [KEYFRAME, HEALTH, DELTA]
+    assert memoryview(columns.received).cast("q").tolist() == [2_001_000, 3_000_500, 3_000_500]
+    assert memoryview(columns.times).cast("q").tolist() == [1_700_000_000_000_000, 0, 0]
+    assert memoryview(columns.sequences).cast("q").tolist() == [0, 0, 12]
+    assert memoryview(columns.starts).cast("i").tolist() == [0, 2, 3, 4]
+    assert [*columns.sides] == [0, 1, NO_SIDE, 0]
+    assert memoryview(columns.prices).cast("q").tolist() == [15, 16, 0, 15]
+    assert memoryview(columns.amounts).cast("q").tolist() == [200, 125, 0, 0]
+
+
+@pytest.mark.parametrize("made", EACH)
+def test_a_full_tape_takes_nothing_until_it_is_swapped(made) -> None:
+    recorded = Recorded(made, rows_max=4)
+    step = ("apply", 0, [("100", "1"), ("99", "1")], [], [], [], 0, 0)
+    assert recorded.step(step) is True
+    assert (recorded.step(step), recorded.tape.full) == (False, True)
+    assert recorded.tape.count == 3
+    assert recorded.tape.swap().count == 3
+    assert (recorded.step(step), recorded.tape.full) == (True, False)
+
+
+@pytest.mark.parametrize("made", EACH)
+@pytest.mark.parametrize(
+    ("sides", "prices", "amounts", "scales"),
+    [
+        (b"\0", 0, 1, 0),
+        (b"\0", 10**18, 1, 0),
+        (b"\1", 1, -1, 0),
+        (b"\0", 1, 1, 19),
+        (b"\0", 1, 1, -1),
+    ],
+)
+def test_damaged_levels_are_refused(made, sides, prices, amounts, scales) -> None:
+    number, scale, kind = array("q", [1]), array("b", [scales]), array("b", [DELTA])
+    levels = sides, array("q", [prices]), array("q", [amounts])
+    found = made.TapePlayer(number, kind, *levels, scale, scale, number, number)
+    with pytest.raises(LevelError):
+        found.play(made.Book(), 0, 1)
+    with pytest.raises(IndexError):
+        found.play(made.Book(), 0, 2)
+    with pytest.raises(ValueError, match="different lengths"):
+        made.TapePlayer(number, b"", sides, number, number, scale, scale, number, number)
