@@ -85,8 +85,9 @@ SOAK := ONEBOOK_AUTOBAHN=all ONEBOOK_BIG=1 $(DEV_MODE) $(BIN)/python -m pytest -
 soak-sockets: $(BIN)/.installed-dev ## what `make test` leaves out: all exchanges over sockets, Autobahn, axe
 	$(SOAK) --dist=worksteal -m soak --costs=build/soak-costs.tsv
 
+# Each command in a process that imports it (tests/preloaded.py), as a user starts it.
 soak-dev: $(BIN)/.installed-dev ## the tests of `make test` in Python's development mode
-	HYPOTHESIS_PROFILE=nightly $(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal
+	HYPOTHESIS_PROFILE=nightly $(DEV_MODE) $(BIN)/python -m pytest -p no:preloaded --numprocesses=$(PROCESSES) --dist=worksteal
 
 soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new seed
 	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
@@ -108,7 +109,7 @@ soak-accounts: $(BIN)/.installed-dev ## 400 random accounts of each exchange, fr
 mutations: $(BIN)/.installed-dev ## put defects of the past back, one by one: each must fail its test (ONLY=name)
 	$(BIN)/python tests/mutations.py $(ONLY)
 
-load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients for 30 minutes (LOAD_S=1800)
+load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients for 30 minutes (LOAD_S=1800); Ctrl-C prints the figures so far
 	cc -O2 bench/macro/sink.c -o $(VENV)/sink
 	BENCH_SINK=$(CURDIR)/$(VENV)/sink PYTHONPATH=bench $(BIN)/python bench/macro/crowd.py --seconds $(or $(LOAD_S),1800)
 

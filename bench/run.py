@@ -87,6 +87,8 @@ class Row:
             rounds = [(self.ours, self.theirs)]
         else:
             rounds = list(zip(self._ours, self._theirs, strict=True))
+        if self.goal.less:
+            return statistics.median(ours - theirs for ours, theirs in rounds) * self.goal.scale
         at_least = self.goal.kind == AT_LEAST
         return statistics.median(
             theirs / ours if at_least else ours / theirs for ours, theirs in rounds

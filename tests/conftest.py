@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["durations", "families", "leaks", "web.browser"]
+pytest_plugins = ["durations", "families", "leaks", "preloaded", "web.browser"]
 
 # A shell starts what it puts in the background with Ctrl-C ignored, and processes of tests would
 # inherit that: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_11

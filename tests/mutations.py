@@ -56,6 +56,12 @@ MUTATIONS: Final = {
         "",
         "test_the_error_of_the_offset_of_a_followed_book_becomes_a_number",
     ),
+    "clocks_that_stay_on_the_feeds_node": Mutation(
+        "1cef57b",
+        "        self._measure_clocks(heartbeat)\n",
+        "",
+        "test_a_gateway_knows_the_error_of_the_clocks_that_its_feeds_node_measures",
+    ),
     "late_frame_of_a_removed_book": Mutation(
         "616e249",
         "late = error is None or name in self._books.trackers.left",
@@ -224,6 +230,24 @@ MUTATIONS: Final = {
         "if field not in hints:",
         "if False:",
         "test_a_message_of_two_types_is_refused_in_plain_words",
+    ),
+    "route_without_a_limit": Mutation(
+        "bd05d4ee",
+        'values = ["" if each is UNSET else each for each in astuple(option)]',
+        "values = [*astuple(option)]",
+        "test_each_option_of_a_route_may_be_chosen_alone",
+    ),
+    "conversion_listed_later": Mutation(
+        "e1b64a3c",
+        "        self.note_complete()\n        self.on_read(exchange)\n",
+        "        self.note_complete()\n",
+        "test_a_view_uses_a_conversion_that_a_feeds_node_lists_later",
+    ),
+    "one_of_several_conversion_books": Mutation(
+        "e1b64a3c",
+        "                found += [each.step, *each.books.books]\n",
+        "                found.append(each.step)\n",
+        "test_one_of_several_books_of_a_conversion_that_is_lost_is_an_update_in_the_same_turn",
     ),
     # Accounts
     "usage_before_the_key": Mutation(

@@ -4,6 +4,8 @@ import pytest
 
 from onebook.fees import FEES_MAX, TakerFees, fee_factors, fee_table, fee_text, fees_of
 
+PAIR = "BTC/USDT"
+
 
 @pytest.mark.parametrize(
     ("given", "text"),
@@ -20,8 +22,8 @@ def test_what_is_no_fee_is_named(given):
 
 
 def test_tables_with_equal_fees_of_the_exchanges_are_equal_and_hash_alike():
-    first = fees_of(fee_table({"okx": "0.10", "*": "0.2", "htx": "0.3"}), ("okx", "xt"))
-    second = fees_of(fee_table({"xt": "0.20", "okx": "0.1"}), ("xt", "okx"))
+    first = fees_of(fee_table({"okx": "0.10", "*": "0.2", "htx": "0.3"}), ("okx", "xt"), PAIR)
+    second = fees_of(fee_table({"xt": "0.20", "okx": "0.1"}), ("xt", "okx"), PAIR)
     assert first == second
     assert first.known == {"okx": "0.1", "xt": "0.2"}
     assert len({first.known: 1, second.known: 2}) == 1
@@ -29,7 +31,10 @@ def test_tables_with_equal_fees_of_the_exchanges_are_equal_and_hash_alike():
 
 
 def test_an_exchange_without_a_fee_is_named_and_never_free():
-    assert fees_of(fee_table({"okx": "0"}), ("xt", "okx", "htx")) == ({"okx": "0"}, ("htx", "xt"))
+    assert fees_of(fee_table({"okx": "0"}), ("xt", "okx", "htx"), PAIR) == (
+        {"okx": "0"},
+        ("htx", "xt"),
+    )
 
 
 def test_factors_are_exact_and_share_the_smallest_scale():

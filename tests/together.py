@@ -6,6 +6,7 @@ In a module of its own, which a new process can import whatever folder the tests
 import asyncio
 from collections.abc import Awaitable, Callable
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from multiprocessing.queues import Queue
 from pathlib import Path
 
@@ -15,9 +16,19 @@ from onebook.store import Store
 from steady import PATIENCE_S
 
 
+def forking() -> ForkServerContext:
+    """Starts processes in milliseconds: they are forked from one that has imported the package.
+
+    There is one in each process, for all tests, and what it imports first it has for all.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["onebook.app"])
+    return context
+
+
 def in_processes(count: int, work: Callable[..., Awaitable[object]], *arguments: object) -> list:
     """The results of as many processes that do the same; an exception as its text."""
-    context = get_context("spawn")
+    context = forking()
     results = context.Queue()
     processes = [
         context.Process(target=_run, args=(results, work, *arguments)) for _ in range(count)

@@ -4,8 +4,9 @@ Each exchange is simulated with 15 pairs in a process beside the node, and enfor
 limits; the clients are the sink in another. Every now and then all exchanges vanish and come back,
 so that everything reconnects at once. What counts: how late the node's event loop is, its CPU, its
 memory over time, and the frames it takes per second of CPU. The figures are one line of JSON on
-standard output; on standard error is the progress of each minute and, at the end, a line for each
-goal. A goal that is missed, a book that does not come back and a lost client end it with status 1.
+standard output; on standard error is the progress and, at the end, a line for each goal. A goal
+that is missed, a book that does not come back and a lost client end it with status 1. SIGINT and
+SIGTERM end it early, with the figures up to then.
 
     crowd.py [--seconds 1800] [--rate 5] [--clients 200] [--symbols 15] [--storm-every 120]
 
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -43,7 +45,8 @@ SAMPLE_S = 1.0
 WARM_S = 15.0  # before figures count: seeding, first growth of caches
 ALL_LIVE_S = 180.0  # bitFlyer's book comes whole every 5 s; connection limits spread the rest
 LATE_MAX_MS, GROWTH_MAX = 50.0, 5.0  # the goals: of the loop's lag, p99; of memory, percent
-PROGRESS_S = 60.0
+PROGRESS_S = 15.0
+STORMS_MIN = 3  # a short run has its storms more often
 LAG, GROWTH, STORMS = "loop lag p99 ms", "memory growth %", "storms"
 VIEW = {"exchanges": "all", "depth": 20, "levels": "array", "interval_ms": 100}
 
@@ -71,6 +74,7 @@ class Exchanges:
         self.process = subprocess.Popen(
             [sys.executable, script, ",".join(names), str(rate_hz), str(symbols)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,  # the terminal's SIGINT is ours alone
         )  # fmt: skip
         load.settle_on(1, self.process.pid)
         self.urls: dict[str, list[str]] = self._answer()
@@ -182,11 +186,11 @@ def down(node: app.Node, wanted: int) -> list[str]:
     ]
 
 
-async def all_live(node: app.Node, wanted: int) -> float:
+async def all_live(node: app.Node, wanted: int, stop: asyncio.Event | None = None) -> float:
     """Wait until every book is live; return how long that took."""
     began = time.monotonic()
     while left := down(node, wanted):
-        if time.monotonic() - began > ALL_LIVE_S:
+        if (stop and stop.is_set()) or time.monotonic() - began > ALL_LIVE_S:
             raise Failed(f"{len(left)} of {wanted} books are not live: {', '.join(left[:8])}")
         await asyncio.sleep(0.1)
     return time.monotonic() - began
@@ -205,24 +209,30 @@ async def watched(
     asked_s: float,
 ) -> dict[str, float]:
     """Run for the time that was asked for, with storms, and return the figures."""
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
     wanted = words.exchanges * words.symbols
-    await all_live(node, wanted)
+    await all_live(node, wanted, stop)
     first_s = time.monotonic() - asked_s
+    say(f"{wanted} books are live after {first_s:.1f} s")
     await asyncio.sleep(WARM_S)
     watch, memory, returns = Watch(), array("d"), array("d")
     told_at = time.monotonic() + PROGRESS_S
     read, sent, cpu, began = counted(FRAMES), sink.received, time.process_time(), time.monotonic()
     reconnects = counted(RECONNECTS)
-    storm_at = began + words.storm_every
-    while (now := time.monotonic()) < began + words.seconds:
+    storm_every = min(words.storm_every, words.seconds / STORMS_MIN)
+    storm_at = began + storm_every
+    while (now := time.monotonic()) < began + words.seconds and not stop.is_set():
         sink.check()
         memory.append(load.resident())
         if now >= storm_at:
             await asked(processes, "drop")
             returns.append(await all_live(node, wanted))
-            storm_at = time.monotonic() + words.storm_every
+            say(f"all exchanges came back: every book is live after {returns[-1]:.1f} s")
+            storm_at = time.monotonic() + storm_every
         if now >= told_at:
-            told_at += PROGRESS_S
+            told_at = now + PROGRESS_S
             progress(now - began, memory[-1], watch.late)
         await asyncio.sleep(SAMPLE_S)
     took, used = time.monotonic() - began, time.process_time() - cpu
@@ -253,9 +263,12 @@ async def watched(
 
 
 def progress(after_s: float, memory: float, late: Lateness) -> None:
-    """Print where a long run stands."""
-    shown = f"{memory / 2**20:.1f} MiB, loop lag p99 {late.at(0.99):.1f} ms"
-    print(f"after {after_s:5.0f} s: {shown}", file=sys.stderr, flush=True)
+    """Print where a run stands."""
+    say(f"after {after_s:5.0f} s: {memory / 2**20:.1f} MiB, loop lag p99 {late.at(0.99):.1f} ms")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def goals(values: dict[str, float], breaches: dict[str, dict[str, int]]) -> list[Goal]:
@@ -309,7 +322,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--symbols", type=int, default=15)
     parser.add_argument("--exchanges", type=int, default=len(EXCHANGES))
-    parser.add_argument("--storm-every", type=float, default=120.0, help="seconds")
+    parser.add_argument("--storm-every", type=float, default=120.0, help="seconds, at most")
     words = parser.parse_args()
     load.settle_on(0)
     try:

@@ -61,8 +61,9 @@ class Sink:
         self._counters = memoryview(self._map).cast("Q")
         words = [SINK, str(port), str(clients), str(hello), str(counters)]
         self._process = subprocess.Popen(
-            words + ["deflate"] * packed, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-        )
+            words + ["deflate"] * packed, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            start_new_session=True,  # the terminal's SIGINT is the benchmark's alone
+        )  # fmt: skip
         settle_on(1, self._process.pid)
 
     def __enter__(self) -> Self:

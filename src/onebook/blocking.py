@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, Future, wait
 from decimal import Decimal
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
+from onebook.fees import Fees
 from onebook.fill import Direction, Fill
 from onebook.orderbook import OrderBookState, require_plain
 from onebook.routes import Route, Rules
@@ -79,7 +80,7 @@ class AsyncBook(AsyncBooks[State], Protocol[State]):
         *,
         amount: Decimal | str | int | None = None,
         notional: Decimal | str | int | None = None,
-        fees: Mapping[str, str],
+        fees: Fees,
         limit: Decimal | str | int | None = None,
         exclude: Iterable[str] = (),
         max_exchanges: int | None = None,
@@ -297,7 +298,7 @@ class BlockingBook(BlockingBooks[State]):
         *,
         amount: Decimal | str | int | None = None,
         notional: Decimal | str | int | None = None,
-        fees: Mapping[str, str],
+        fees: Fees,
         limit: Decimal | str | int | None = None,
         exclude: Iterable[str] = (),
         max_exchanges: int | None = None,

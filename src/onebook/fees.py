@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 FEE_MAX: Final = 10  # percent of a fee or of a rebate
 FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eight more than prices
@@ -16,6 +16,9 @@ FEES_MAX: Final = 256  # entries of a table
 OTHERS: Final = "*"
 KEY_TABLE: Final = "key"  # as the option `fees`: the table of the API key
 PUBLISHED: Final = "published"  # as the option `fees`: the fees that exchanges state themselves
+
+# The fees of a book: a table, or those that exchanges state themselves.
+Fees = Mapping[str, str] | Literal["published"]
 
 _PERCENT = re.compile(r"-?(?:0|[1-9][0-9]?)(?:\.[0-9]{1,12})?", re.ASCII).fullmatch
 
@@ -67,6 +70,8 @@ def fee_table(fees: Mapping[str, str]) -> TakerFees:
     Raises:
         ValueError: A fee is invalid, or there are too many.
     """
+    if isinstance(fees, TakerFees):
+        return fees
     if len(fees) > FEES_MAX:
         raise ValueError(f"A table has at most {FEES_MAX} fees, not {len(fees)}.")
     return TakerFees((name, fee_text(fees[name])) for name in sorted(fees))
@@ -98,10 +103,17 @@ def symbol_of(member: str, symbol: str) -> str:
     return f"{symbol.partition('/')[0]}/{quote}" if quote else symbol
 
 
-def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:
-    """Return the fees of these members by name, so that equal fees are equal tables."""
-    others = table.get(OTHERS)
-    found = {name: table.get(exchange_of(name), others) for name in sorted(names)}
+def stated_table(fees: Iterable[PublishedFee]) -> TakerFees:
+    """Return published fees as a table by pair, such as `kraken:BTC/USD`."""
+    percents = {f"{each.exchange}:{each.symbol}": each.percent for each in fees}
+    return TakerFees((pair, percents[pair]) for pair in sorted(percents))
+
+
+def fees_of(table: Mapping[str, str], names: Iterable[str], symbol: str) -> ExchangeFees:
+    """Return the fees of these members of a view by name, so that equal fees are equal tables."""
+    found = {
+        name: fee_of(table, exchange_of(name), symbol_of(name, symbol)) for name in sorted(names)
+    }
     known = {name: fee for name, fee in found.items() if fee is not None}
     return ExchangeFees(TakerFees(known), tuple(name for name, fee in found.items() if fee is None))
 

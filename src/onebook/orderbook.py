@@ -15,7 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook.clock import iso_ms
-from onebook.fees import TakerFees, exchange_of, fee_of, fee_table, fees_of, symbol_of
+from onebook.fees import (
+    PUBLISHED,
+    Fees,
+    PublishedFee,
+    TakerFees,
+    exchange_of,
+    fee_of,
+    fee_table,
+    fees_of,
+    stated_table,
+    symbol_of,
+)
 from onebook.fill import (
     AMOUNT,
     NOTIONAL,
@@ -39,6 +50,9 @@ NEEDS_SPLIT: Final = "A fill needs the amount of each exchange: open the book wi
 
 NEEDS_SAME_FEES: Final = (
     "Converted prices are after the fees of the book: open it with the fees of the route."
+)
+NEEDS_PUBLISHED: Final = (
+    f'No exchange of this book has a published fee, or it was not opened with fees="{PUBLISHED}".'
 )
 NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
 
@@ -267,6 +281,11 @@ class OrderBookState:
             raise NotImplementedError
 
         @property
+        def published_fees(self) -> tuple[PublishedFee, ...]:
+            """The fees of a book with `fees="published"`, and their dates; empty without."""
+            raise NotImplementedError
+
+        @property
         def conversions(self) -> tuple[ConversionReport, ...]:
             """How books in other quotes are converted; empty without the option `quotes`."""
             raise NotImplementedError
@@ -358,7 +377,7 @@ class OrderBookState:
         *,
         amount: Decimal | str | int | None = None,
         notional: Decimal | str | int | None = None,
-        fees: Mapping[str, str],
+        fees: Fees,
         limit: Decimal | str | int | None = None,
         exclude: Iterable[str] = (),
         max_exchanges: int | None = None,
@@ -373,8 +392,8 @@ class OrderBookState:
             direction: "buy" takes the asks, "sell" the bids.
             amount: The size in the base currency.
             notional: What is paid or received after fees, instead of `amount`.
-            fees: Taker fees in percent as text, by exchange; "*" for all others. Exchanges without
-                a fee are left out.
+            fees: Taker fees in percent as text, by exchange; "*" for all others; or "published",
+                those of a book opened with them. Exchanges without a fee are left out.
             limit: The worst price, before fees, that any order may take.
             exclude: Exchanges to leave out.
             max_exchanges: Maximum number of exchanges in the split.
@@ -385,9 +404,9 @@ class OrderBookState:
         """
         amounts, notionals = _sizes(direction, amount, notional)
         names, side = self._fill_side(direction)
-        table = fee_table(fees)
+        table = self.route_fees(fees)
         self._require_conversion_fees(table)
-        known = member_fees(table, names, exclude)
+        known = member_fees(table, names, self.symbol, exclude)
         price = None if limit is None else size_of("limit", _size_text(limit))
         return routes(
             gross_side(side, direction, names, known, price),
@@ -438,6 +457,18 @@ class OrderBookState:
         """
         scales = (self.price_scale, self.amount_scale) if exact else None
         return polars_frame(self._columns(exact), scales)
+
+    def route_fees(self, fees: Fees) -> TakerFees:
+        """Check the fees of a route.
+
+        Raises:
+            ValueError: A fee is invalid, or the book was opened without published fees.
+        """
+        if not isinstance(fees, str) or fees != PUBLISHED:
+            return fee_table(fees)
+        if not self.published_fees:
+            raise ValueError(NEEDS_PUBLISHED)
+        return stated_table(self.published_fees)
 
     def _require_conversion_fees(self, fees: TakerFees) -> None:
         """Check that converted prices are after the same fees as a route.
@@ -500,11 +531,13 @@ def _sizes(
     return amounts, () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
 
 
-def member_fees(table: TakerFees, names: Iterable[str], exclude: Iterable[str]) -> TakerFees:
+def member_fees(
+    table: TakerFees, names: Iterable[str], symbol: str, exclude: Iterable[str]
+) -> TakerFees:
     """Return the fees of the members of a route; an excluded exchange excludes all of its books."""
     without = {*exclude}
     taken = [name for name in names if without.isdisjoint((name, exchange_of(name)))]
-    return fees_of(table, taken).known
+    return fees_of(table, taken, symbol).known
 
 
 def only_exchange(names: Sequence[str]) -> str:

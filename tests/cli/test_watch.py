@@ -312,18 +312,22 @@ def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder():
         assert "oldest data:  okx 5 ms" in shown
 
 
-def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
-    fees = tmp_path / "fees.toml"
-    fees.write_text("okx = -0.02\nothers = 0.1")
+def routed():
+    """An update with a route each way."""
     part = {"exchange": "okx", "amount": 2, "notional": 200, "fee": 1, "limit": 100}
     route = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 101}
     route |= {"fees": 2, "net": 202, "net_average": 101, "extra": 1, "unplaced": 0, "exact": True}
     route |= {"complete": True, "oldest_ms": 3, "unknown_rules": [], "uncovered": []}
     data = UPDATE["data"] | {"fill": {"buy": [route | {"split": [part]}], "sell": []}}
     data["fill"]["sell"] = data["fill"]["buy"]
-    data["crossings"] = []
+    return UPDATE | {"data": data | {"crossings": []}}
+
+
+def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
+    fees = tmp_path / "fees.toml"
+    fees.write_text("okx = -0.02\nothers = 0.1")
     words = ["--updates", "1", "--amount", "2", "--net", "--fees", str(fees)]
-    with Scripted(UPDATE | {"data": data}) as server:
+    with Scripted(routed()) as server:
         answer = server.watch(*words)
     assert answer.exit_code == 0, answer.output
     assert server.heard[1]["fees"] == {"okx": "-0.02", "*": "0.1"}
@@ -339,6 +343,22 @@ def test_further_quotes_are_subscribed_and_each_converted_book_has_its_quote():
     assert answer.exit_code == 0, answer.output
     assert server.heard[1]["quotes"] == ["USDC", "USD"]
     assert "okx:USDC 1" in answer.stdout
+
+
+def test_a_route_excludes_exchanges_and_has_a_maximum_of_them():
+    words = ["--updates", "1", "--fees", "published", "--amount", "2"]
+    with Scripted(routed()) as server:
+        answer = server.watch(*words, "--exclude", "okx, kraken", "--max-exchanges", "3")
+    assert answer.exit_code == 0, answer.output
+    asked = {"amounts": ["2"], "notionals": [], "exclude": ["okx", "kraken"], "max_exchanges": 3}
+    assert (server.heard[1]["fill"], server.heard[1]["fees"]) == (asked, "published")
+
+
+@pytest.mark.parametrize("words", [["--exclude", "okx", "--amount", "2"], ["--max-exchanges", "2"]])
+def test_an_exclusion_needs_fees_and_a_size(words):
+    answer = CliRunner().invoke(app, ["watch", "BTC/USDT", "--key", "k", *words])
+    assert answer.exit_code == 2
+    assert "need --fees, and --amount or --notional." in answer.stderr
 
 
 def test_a_net_book_needs_fees():

@@ -110,6 +110,7 @@ async def test_one_strategy_has_equal_results_on_both(rig, sources):
 
 
 FEES = {"*": "0.1", "kraken": "0.26"}
+BASKET = {"quotes": ["USDC", "USD"], "split": True, "exchanges": ORDERED}
 
 
 async def test_a_net_book_its_crossings_and_unknown_fees_are_equal_on_both(rig, sources):
@@ -147,7 +148,50 @@ async def test_a_net_book_its_crossings_and_unknown_fees_are_equal_on_both(rig, 
         assert any(gross for gross in found[0][1]) == ("net" in chosen and "group" not in chosen)
 
 
-BASKET = {"quotes": ["USDC", "USD"], "split": True, "exchanges": ORDERED}
+async def test_published_fees_are_equal_on_both(rig, sources):
+    for chosen in (
+        {"net": True},
+        {"split": True, "crossings": "0"},
+        {**BASKET, "net": True},
+        BASKET,
+    ):
+        options = {"exchanges": ORDERED, "depth": 500, "fees": "published", **chosen}
+        found = []
+        for source in sources:
+            extra = {} if source is onebook else {"ages": True, "coverage": True}
+            async with source.order_book(SYMBOL, **options, **extra) as book:
+                await settled(book, lambda book=book: {*book.snapshot().stale} == {"okx"})
+                update = book.snapshot()
+                assert update.exchanges["okx"].reason == "unknown_fee"
+                assert {each.percent for each in update.published_fees} == {"0.26"}
+                routes = []
+                if "net" not in chosen:
+                    routes = [
+                        (
+                            place.route("buy", amount="2.5", fees="published"),
+                            place.route("buy", amount="2.5", fees=table),
+                        )
+                        for place in (book, update)
+                        for table in [{"kraken": "0.26"}]
+                    ]
+                    assert all(stated == given for stated, given in routes)
+                found.append((seen(update), update.published_fees, routes))
+        assert found[0] == found[1]
+        assert len(found[0][1]) == (5 if "quotes" in chosen else 1)
+
+
+async def test_a_route_by_published_fees_needs_no_other_option_in_the_library(rig):
+    async with onebook.order_book(SYMBOL, exchanges=ORDERED) as book:
+        await settled(book, lambda: not book.snapshot().stale)
+        stated = book.route("buy", amount="2.5", fees="published")
+        assert stated == book.route("buy", amount="2.5", fees={"kraken": "0.26"})
+        assert [*stated.split] == ["kraken"]
+    async with onebook.order_book(SYMBOL, exchanges=["okx"]) as book:
+        with pytest.raises(ValueError, match="No exchange of this book has a published fee"):
+            book.route("buy", amount="2.5", fees="published")
+    with pytest.raises(NoLiveBook, match="okx: offline, unknown_fee"):
+        async with onebook.order_book(SYMBOL, exchanges=["okx"], fees="published"):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -295,7 +339,7 @@ def test_levels_settle_a_route_that_no_further_level_can_improve(fees, chosen, s
         {"type": "aggregated_orderbook_update", "data": stats, "timestamp": "", "update_number": 1}
     )
     route = view.route("buy", fees=fees, **chosen)
-    known = fees_of(fee_table(fees), ("okx", "kraken")).known
+    known = fees_of(fee_table(fees), ("okx", "kraken"), "BTC/USDT").known
     assert (
         is_settled(route, view.asks, known, chosen.get("limit"), chosen.get("rules", {})) == settled
     )

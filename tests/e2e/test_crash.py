@@ -7,7 +7,6 @@ it in its last seconds is allowed besides.
 """
 
 import asyncio
-import multiprocessing
 import os
 import random
 import shutil
@@ -31,6 +30,7 @@ from onebook.model import Tier
 from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
+from together import forking
 
 POINTS = int(os.environ.get("CRASH_POINTS", "6"))
 SEED = 20_260_131
@@ -92,10 +92,8 @@ class Point:
 
 @pytest.fixture(scope="module")
 def nodes():
-    """Starts node processes in milliseconds: they are forked from one that has the imports."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crashing"])
-    return context
+    """Starts node processes."""
+    return forking()
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ async def test_an_exchange_whose_list_comes_late_joins(sim: SimulatedExchanges) 
     limits = FeedLimits(reload_retry_s=1.0)
     engine = BookEngine(NAMES, feeds=feeds(sim), streams=StreamSettings(), limits=limits)
     async with engine:
-        sources = [engine.source(SYMBOL, NAMES)]
+        sources = [engine.source(SYMBOL, NAMES, BookOptions(20, None, split=False, interval_s=0))]
         options = BookOptions(DEPTH, None, split=False, interval_s=0.0)
         updates = BookUpdates(sources, options, engine.clock)
         update = await until(updates, lambda each: each.stale == ())

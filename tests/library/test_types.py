@@ -35,12 +35,16 @@ async def main() -> None:
         fill: Fill = book.fill("buy", amount="2.5")
         route: Route = book.route("buy", amount="2.5", fees={"okx": "0.1", "*": "0.2"})
         print(fill.average, route.net_average, route.split)
+        print(book.route("sell", notional=100, fees="published", exclude=["okx"]).fees)
         async for update in book:
             on_update(update)
         await book.run(on_update)
     async with onebook.order_books(["BTC/USDT"], merged=False, record="folder") as books:
         for each in books.snapshots():
             on_update(each)
+    async with onebook.order_book("BTC/USDT", fees="published", net=True) as book:
+        for fee in book.snapshot().published_fees:
+            print(fee.exchange.upper(), fee.percent.upper(), fee.date.year, fee.old)
     for each in onebook.replay("folder", "BTC/USDT"):
         on_update(each)
     async with AsyncOnebook("http://127.0.0.1:8000", "ob_live_") as client:

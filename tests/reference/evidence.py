@@ -16,6 +16,7 @@ from chaos import test_matrix
 from contract import test_connectors, test_recorded
 from contract.talk import Talk
 from contract.venue import CHANNELS, START
+from exchanges.kit import test_published
 from judges.test_ccxt_books import judge_of
 from onebook.exchanges.kit import Send, Snapshot
 from onebook.exchanges.kit.quality import Evidence, Recording
@@ -53,6 +54,7 @@ def of(channel: str) -> Evidence:
         recordings=tuple(recordings(channel)),
         horizon=max(out.levels_asked for out in talk.outputs if isinstance(out, Snapshot)),
         subscription=next(asked, ""),
+        fees="" if other else recorded_fees(name),
     )
 
 
@@ -113,6 +115,12 @@ def recordings(channel: str) -> Iterator[Recording]:
             of_channel, sample = mark.args
             if of_channel == channel and reads_sample(test, sample):
                 yield Recording(sample, place(test), mark.kwargs.get("differs", ""))
+
+
+def recorded_fees(name: str) -> str:
+    """The test that reads published fees from a recorded instrument list; "" if there is none."""
+    found = marked(test_published, "recorded_fees")
+    return next((place(test) for test, mark in found if mark.args == (name,)), "")
 
 
 def place(test: FunctionType) -> str:

@@ -1,7 +1,11 @@
 """Quote baskets: books of several quotes in one view; `test_pooled.py` has random ones."""
 
+import random
 from decimal import Decimal
 
+import pytest
+
+from core.conversions import random_book
 from onebook.fees import TakerFees, exchange_of, symbol_of
 from onebook.model import Instrument
 from onebook.streams import StreamKey, ViewOptions
@@ -295,3 +299,56 @@ def test_coverage_is_in_the_quote_of_the_view():
     # 650 USDC are known: what costs more has no known price.
     assert coverage["kraken:USDC"] == {"bids": None, "asks": Decimal("300.6")}
     assert coverage["okx:USD"] == {"bids": None, "asks": None}
+
+
+FEES = ("0", "0.1", "0.26", "-0.02")
+SHARED = {"okx": (USDC,), "bybit": (USDC,), "kraken": ("USDC/USDT",)}
+TAKEN = ("bybit:USDC", "okx:USDC")
+
+
+def bought_without(books, exclude, fees, size):
+    """Return the routes of a size that exclude exchanges, and those of a view without them."""
+    found = []
+    for without in (exclude, []):
+        members = [each for each in TAKEN if without or exchange_of(each) not in exclude]
+        rig = rig_of(SHARED)
+        fill = fill_sizes([size], [], exclude=without)
+        # Another exchange of the view has the conversion book, and no book of the coin.
+        key = key_of("kraken", *members, quotes=("USDC",), fees=TakerFees(fees), fill=fill)
+        opened(rig, key, **books)
+        found.append({side: of[0] for side, of in data_of(rig)["fill"].items()})
+    return found
+
+
+def test_an_excluded_exchange_has_used_up_the_best_conversion_levels():
+    # The example of docs/explanation/net.md
+    books = {
+        "bybit": {USDC: ([], [("100", "1")])},
+        "okx": {USDC: ([], [("101", "1")])},
+        "kraken": {"USDC/USDT": ([], [("1.001", "101"), ("1.01", "900")])},
+    }
+    bound, exact = (each["buy"] for each in bought_without(books, ["bybit"], {"*": "0"}, "0.5"))
+    assert [each["exchange"] for each in bound["split"]] == ["okx:USDC"]
+    assert bound["average"] == Decimal("101") * Decimal("1.01")
+    assert exact["average"] == Decimal("101") * Decimal("1.001")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_route_of_an_exclusion_costs_at_least_what_it_costs_without_the_exchange(seed):
+    random_ = random.Random(seed)
+    books = {}
+    for exchange, (symbol,) in SHARED.items():
+        sides = [[], []]
+        while not all(sides):
+            mid, most = (1.01, 400) if exchange == "kraken" else (100, 3)
+            book = random_book(random_, mid, most)
+            sides = [list(side.items()) for side in book or ((), ())] if book else [[], []]
+        books[exchange] = {symbol: sides}
+    fees = {name: random_.choice(FEES) for name in SHARED}
+    size = random_.choice(("0.5", "3"))
+    bound, exact = bought_without(books, [random_.choice(("okx", "bybit"))], fees, size)
+    for side, sign in (("buy", 1), ("sell", -1)):
+        # A route that finds less conversion left may be shorter.
+        assert bound[side]["amount"] <= exact[side]["amount"]
+        if bound[side]["amount"] == exact[side]["amount"]:
+            assert sign * bound[side]["net"] >= sign * exact[side]["net"]

@@ -102,7 +102,7 @@ def test_views_with_equal_fees_are_one_stream_whatever_their_tables():
     rig = Rig(NAMES)
     for number in range(1_000):
         table = {"okx": f"0.{number % 20:02}", "*": "0.2", f"unused{number}": "1"}
-        known = fees_of(table, NAMES).known
+        known = fees_of(table, NAMES, "BTC/USDT").known
         rig.streams.open(replace_fees(known))
     assert len(rig.streams) == 20
     for exchange, (bids, asks) in BOOKS.items():

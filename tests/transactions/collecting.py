@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
-from multiprocessing import get_context
 from random import Random
 from typing import Any
 
@@ -25,6 +24,7 @@ from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from steady import PATIENCE_S
+from together import forking
 from transactions.bybit_support import CALLER, MASTER_KEY, NOW_MS
 from transactions.fennec.account import (
     API_KEY,
@@ -167,7 +167,7 @@ async def collected_until_killed(url: str, writes: int) -> None:
 
 def killed(url: str, writes: int) -> int | None:
     """The exit code of a process that is killed at a write."""
-    process = get_context("spawn").Process(target=_collect, args=(url, writes))
+    process = forking().Process(target=_collect, args=(url, writes))
     process.start()
     process.join(PATIENCE_S)
     return process.exitcode

@@ -6,7 +6,6 @@ import os
 import pickle
 from base64 import b64encode
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from onebook.transactions.credentials import (
     new_master_key,
     parse_keys,
 )
+from together import forking
 from transactions.bybit_support import MASTER_KEY, MemoryStore
 
 API_KEY, SECRET = "abcdefghijklmnop", "a very secret secret"
@@ -167,7 +167,7 @@ async def test_rotations_at_once_lose_no_credentials(tmp_path: Path, file: Path)
     async with Store(url) as stored:
         await stored.database.upgrade()
         await Vault(stored.credentials, MasterKeys(file)).put("bybit", "mainnet", MINE, now_ms=1)
-    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
+    with ProcessPoolExecutor(3, mp_context=forking()) as processes:
         work = [processes.submit(rotate_often, url, file) for _ in range(2)]
         work.append(processes.submit(set_often, url, file))
     for each in work:

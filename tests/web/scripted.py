@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import uvicorn
@@ -274,12 +274,28 @@ def name_of(message: dict) -> str:
     return " ".join(message[part] for part in ("symbol", "view") if part in message)
 
 
-def fee_of(fees: dict[str, str], name: str) -> float:
+Fees = dict[str, str] | Literal["published"]  # the option of a view
+
+STATED: dict[str, str] = {"kraken": "0.26", "okx": "0.1"}  # the published fees
+
+
+def fee_of(fees: Fees, name: str) -> float:
     """The fee of an exchange in percent; 0 where the table has none."""
-    return float(fees.get(name, fees.get("*", "0")))
+    table = STATED if fees == "published" else fees
+    return float(table.get(name, table.get("*", "0")))
 
 
-def after(levels: list, fees: dict[str, str], sign: int) -> list:
+def stated(symbol: str) -> list[dict]:
+    """The published fees as a reply has them: one of a list, and an old one of a page."""
+    kraken = {"exchange": "kraken", "source": "instruments", "date": "2026-11-27"}
+    okx = {"exchange": "okx", "source": "page", "date": "2026-01-05", "old": True}
+    okx["page"] = "https://okx.example/fees"
+    return [
+        each | {"symbol": symbol, "percent": STATED[each["exchange"]]} for each in (kraken, okx)
+    ]
+
+
+def after(levels: list, fees: Fees, sign: int) -> list:
     """Levels of one exchange each in the order of their prices after fees, with those before."""
     parts = [
         [round(price * (1 + sign * fee_of(fees, name) / 100), 12), amount, name, price]
@@ -371,8 +387,11 @@ def reply(message: dict, market: Market) -> dict | None:
         case "subscribe_aggregated":
             chosen = message["exchanges"]
             fees = message.get("fees", {"*": "0"})
-            unknown = [] if "*" in fees else [name for name in market.names if name not in fees]
+            named = STATED if fees == "published" else fees
+            unknown = [] if "*" in named else [name for name in market.names if name not in named]
+            published = {"published_fees": stated(message["symbol"])}
             return {
+                **(published if fees == "published" else {}),
                 **({"unknown_fee": unknown} if "fees" in message else {}),
                 "type": "aggregated_subscription_response",
                 "symbol": message["symbol"],

@@ -147,6 +147,64 @@ async def test_the_fees_of_the_key_are_loaded_edited_and_saved(
     assert page.complaints == []
 
 
+async def test_published_fees_are_chosen_listed_and_kept_in_the_address(
+    page: Page, address: str, market: Market
+) -> None:
+    market.fees = {"*": "0.1"}
+    await page.open(f"{address}/#key={GOOD_KEY}&prices=net")
+    await page.until(f"{number(NET)} > 0")
+    await page.run("document.querySelector('#settings').click()")
+    await page.run("document.querySelector('#fees summary').click()")
+    await page.run(change("#fees-of", "published", "change"))
+    await page.until("document.querySelectorAll('#stated li').length === 2")
+    await page.until(f"{text('.prices-said')}.startsWith('Left out, because their fee is unknown')")
+    assert subscribed(market)[-1]["fees"] == routed(market)["fees"] == "published"
+    rows = "[...document.querySelectorAll('#stated li')].map((row) => row.textContent)"
+    assert await page.run(rows) == [
+        "kraken BTC/USDT0.26 %list of pairs, read on 2026-11-27",
+        "okx BTC/USDT0.1 %page of the exchange, 2026-01-05 old",
+    ]
+    link = "document.querySelector('#stated a')"
+    assert await page.run(f"[{link}.href, {link}.rel]") == [
+        "https://okx.example/fees",
+        "noreferrer",
+    ]
+    unknown = "Without a published fee, so left out: binance, bybit, coinbase, poloniex."
+    assert await page.run(text("#stated-unknown")) == unknown
+    assert not await page.run("document.querySelector('#fees-key').checkVisibility()")
+    assert "the taker fees that exchanges publish" in await page.run(text(".basis"))
+    await page.run("document.querySelector('.split summary').click()")
+    fees = (
+        "[...document.querySelectorAll('.split tbody tr')].map((row) => row.cells[5].textContent)"
+    )
+    assert {*await page.until(f"{fees}.length && {fees}")} <= {"0.26 %", "0.1 %", "–"}
+    assert "0.26 %" in await page.run(fees)
+    assert (await page.run("location.hash")).endswith("fees=published")
+    await page.run("location.reload()")
+    await page.until("document.querySelectorAll('#stated li').length === 2")
+    await page.run(change("#fees-of", "key", "change"))
+    await page.until(f"{text('.prices-said')} === ''")
+    assert subscribed(market)[-1]["fees"] == market.fees
+    assert page.complaints == []
+
+
+async def test_a_route_has_at_most_as_many_exchanges_as_chosen(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&most=3")
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert routed(market)["fill"] == {"notionals": ["10000"], "max_exchanges": 3}
+    await page.run(change(".most", "1", "change"))
+    await page.until("location.hash.includes('most=1')")
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert routed(market)["fill"]["max_exchanges"] == 1
+    await page.run(change(".most", "", "change"))
+    await page.until("!location.hash.includes('most')")
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert "max_exchanges" not in routed(market)["fill"]
+    assert page.complaints == []
+
+
 async def test_net_prices_are_those_of_the_service_and_name_the_price_before_the_fee(
     page: Page, address: str, market: Market
 ) -> None:

@@ -53,6 +53,7 @@ GUARDS: Final = {
     ),
     LossDetection.WHOLE: "none needed, because each frame contains the whole book",
 }
+UNRECORDED_FEES: Final = "; unconfirmed: no answer was recorded, ccxt reads the same member"
 ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
 CONFIRMED_COLUMNS: Final = ("fact", "confirmed", "by", "source")
@@ -186,7 +187,10 @@ def published_fee(exchange: Exchange) -> str:
     if page is not None:
         by = " by the class of the pair" if page.classes else ""
         return f"{page} %{by}, {page.page} of {page.date}"
-    return "of each pair in the instrument list" if exchange.lists_fees else "-"
+    if not exchange.lists_fees:
+        return "-"
+    recorded = proven_of(exchange).fees
+    return f"of each pair in the instrument list{'' if recorded else UNRECORDED_FEES}"
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:

@@ -74,6 +74,12 @@ def watch_command(
             "`published` for the base fees that the exchanges state themselves."
         ),
     ] = "",
+    exclude: Annotated[
+        str, typer.Option(help="With --fees: exchanges, comma separated, to leave out of routes.")
+    ] = "",
+    max_exchanges: Annotated[
+        int, typer.Option(min=0, help="With --fees: maximum exchanges of a route; 0: any number.")
+    ] = 0,
     net: Annotated[
         bool,
         typer.Option("--net", help="Order the book by prices after --fees."),
@@ -105,8 +111,14 @@ def watch_command(
         options["group"] = group
     if quotes:
         options["quotes"] = [name.strip() for name in quotes.split(",")]
-    sizes = {"amounts": amount or [], "notionals": notional or []}
-    if any(sizes.values()):
+    sizes: dict[str, Any] = {"amounts": amount or [], "notionals": notional or []}
+    below = 2 * sum(map(len, sizes.values())) + 2
+    if exclude or max_exchanges:
+        if not fees or below == 2:
+            fail("--exclude and --max-exchanges need --fees, and --amount or --notional.")
+        sizes |= {"exclude": [name.strip() for name in exclude.split(",")]} if exclude else {}
+        sizes |= {"max_exchanges": max_exchanges} if max_exchanges else {}
+    if below > 2:
         options["fill"] = sizes
     try:
         named = fees in ("", KEY_TABLE, PUBLISHED)
@@ -117,7 +129,6 @@ def watch_command(
         fail("--net needs --fees.")
     if table is not None:
         options |= {"net": net, "fees": table, "crossings": "0"}
-    below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
     times = partial(_times, url, key, symbol.upper(), names)
     with_fees = table is not None

@@ -15,7 +15,7 @@ from onebook.client.options import (
     named_exchanges,
 )
 from onebook.client.view import BookView
-from onebook.fees import fee_factors, fee_table
+from onebook.fees import Fees, fee_factors
 from onebook.fill import BUY, Direction, Fill
 from onebook.orderbook import (
     ALL,
@@ -219,7 +219,7 @@ class ServiceBook(BookSession):
         *,
         amount: Decimal | str | int | None = None,
         notional: Decimal | str | int | None = None,
-        fees: Mapping[str, str],
+        fees: Fees,
         limit: Decimal | str | int | None = None,
         exclude: Iterable[str] = (),
         max_exchanges: int | None = None,
@@ -234,7 +234,8 @@ class ServiceBook(BookSession):
             direction: "buy" takes the asks, "sell" the bids.
             amount: The size in the base currency; floats are refused, as they are not exact.
             notional: What is paid or received after fees, instead of `amount`.
-            fees: Taker fees in percent as text, by exchange; "*" for all others.
+            fees: Taker fees in percent as text, by exchange; "*" for all others; or "published",
+                if the book was opened with them.
             limit: The worst price, before fees, that any order may take.
             exclude: Exchanges that take no part.
             max_exchanges: The most exchanges of the split.
@@ -261,7 +262,7 @@ class ServiceBook(BookSession):
         )
         side = view.asks if direction == BUY else view.bids
         if held.fields.get("depth", DEPTH) <= len(side) < LEVELS_MAX:
-            known = member_fees(fee_table(fees), view.members, without)
+            known = member_fees(view.route_fees(fees), view.members, view.symbol, without)
             if not is_settled(found, side, known, limit, rules or {}):
                 raise ValueError(
                     f"The {len(side)} subscribed levels do not settle this route: open the book "

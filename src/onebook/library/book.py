@@ -12,7 +12,15 @@ from pydantic import SecretStr
 
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
-from onebook.fees import OTHERS, TakerFees, fees_of, least_profit, named_table
+from onebook.fees import (
+    OTHERS,
+    PUBLISHED,
+    Fees,
+    TakerFees,
+    fees_of,
+    least_profit,
+    named_table,
+)
 from onebook.fill import Direction, Fill
 from onebook.library.engine import BookEngine, in_use, name_of, names_of
 from onebook.library.errors import BookClosed
@@ -68,7 +76,7 @@ def order_book(
     within: str | None = None,
     on: Literal["best", "crossing"] | None = None,
     times: bool = False,
-    fees: Mapping[str, str] | None = None,
+    fees: Fees | None = None,
     net: bool = False,
     crossings: str | None = None,
     quotes: Iterable[str] = (),
@@ -95,8 +103,10 @@ def order_book(
         on: "best" yields an update only when the best price of a side or its amount changes, or an
             exchange joins or leaves; "crossing" only when a crossing begins, changes or ends.
         times: Whether each update states, by exchange, when its prices were sent and received.
-        fees: Taker fees in percent as text, by exchange, negative for a rebate; "*" for all others.
-            Exchanges without a fee are not merged; their reason in `exchanges` is `unknown_fee`.
+        fees: Taker fees in percent as text, by exchange, negative for a rebate; "*" for all others;
+            or "published": the base fees that the exchanges state themselves, which
+            `published_fees` of an update has with their dates. Exchanges without a fee are not
+            merged; their reason in `exchanges` is `unknown_fee`.
         net: Order levels by the price after the fee; each is a `NetLevel` with `gross` prices.
             Implies `split`.
         crossings: Report the pairs of exchanges of which one bids more than the other asks, after
@@ -157,7 +167,7 @@ def order_books(
     within: str | None = None,
     on: Literal["best", "crossing"] | None = None,
     times: bool = False,
-    fees: Mapping[str, str] | None = None,
+    fees: Fees | None = None,
     net: bool = False,
     crossings: str | None = None,
     quotes: Iterable[str] = (),
@@ -232,7 +242,7 @@ def options_of(
     within: str | None = None,
     on: str | None = None,
     times: bool = False,
-    fees: Mapping[str, str] | None = None,
+    fees: Fees | None = None,
     net: bool = False,
     crossings: str | None = None,
     quotes: Iterable[str] = (),
@@ -268,7 +278,7 @@ def options_of(
         within,
         on,
         times,
-        None if fees is None else _table(fees),
+        None if fees is None else _charged(fees),
         net,
         None if crossings is None else _least(crossings),
         _currencies(quotes),
@@ -296,16 +306,21 @@ def _currencies(quotes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _table(fees: Mapping[str, str]) -> TakerFees:
-    """Check a fee table.
+def _charged(fees: Fees) -> TakerFees | Literal["published"]:
+    """Check the fees of a book.
 
     Raises:
-        TypeError: It is not a mapping.
+        TypeError: It is neither a mapping nor "published".
         ValueError: A fee is invalid.
         UnknownExchange: A name is unknown.
     """
+    if isinstance(fees, str) and fees == PUBLISHED:
+        return PUBLISHED
     if not isinstance(fees, Mapping):
-        raise TypeError(f"fees must be a mapping of exchanges to percents as text, not {fees!r}.")
+        raise TypeError(
+            "fees must be a mapping of exchanges to percents as text, or "
+            f'"{PUBLISHED}", not {fees!r}.'
+        )
     try:
         return named_table(fees, name_of)
     except ValueError as error:
@@ -319,21 +334,20 @@ def _least(percent: str) -> str:
         raise ValueError(f"crossings: {error}") from None
 
 
-def fees_without(fees: TakerFees | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the exchanges for which a table has no fee.
+def require_fee(options: BookOptions, names: Sequence[str]) -> None:
+    """Check that a table has a fee of an exchange.
 
     Raises:
-        ValueError: It has no fee for any of them.
+        ValueError: It has none for any of them.
     """
-    if fees is None:
-        return ()
-    found = fees_of(fees, names)
+    if not isinstance(options.fees, TakerFees):
+        return
+    found = fees_of(options.fees, names, "")
     if not found.known:
         raise ValueError(
             f"fees: has no fee of any exchange of this book, which are {some(found.unknown)}; "
             f'name them, or give "{OTHERS}", the fee of all that are not named.'
         )
-    return found.unknown
 
 
 def _require_known(service: Mapping[str, Any]) -> None:
@@ -396,7 +410,7 @@ class OrderBooks:
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
         self._options = options
-        self._without_fee = fees_without(options.fees, self.exchanges)
+        require_fee(options, self.exchanges)
         self._merged = merged
         self._timeout_s = timeout_s
         self._record = None if record is None else Path(record)
@@ -424,9 +438,9 @@ class OrderBooks:
             await stack.enter_async_context(engine)
             groups = [self.exchanges] if self._merged else [(name,) for name in self.exchanges]
             sources = [
-                engine.follow(engine.basket(symbol, names, self._options, self._without_fee))
+                engine.follow(engine.basket(symbol, names, self._options))
                 if self._options.quotes
-                else engine.source(symbol, names, self._without_fee)
+                else engine.source(symbol, names, self._options)
                 for symbol in self.symbols
                 for names in groups
             ]
@@ -474,17 +488,17 @@ class OrderBooks:
     def _snapshots(self, options: BookOptions) -> list[BookUpdate]:
         return ReaderQueue(self._sources, options, self._opened().clock).snapshots()
 
-    def _whole(self, fees: TakerFees | None) -> BookUpdate:
+    def _whole(self, fees: TakerFees | Literal["published"] | None) -> BookUpdate:
         """Return the best 500 levels of the first book; prices are converted after these fees."""
         options = BookOptions(
             FILL_LEVELS_MAX, None, split=True, interval_s=0.0, quotes=self._options.quotes
         )
-        if not options.quotes:
+        if not options.quotes and fees != PUBLISHED:
             return self._snapshots(options)[0]
         engine, symbol = self._opened(), self.symbols[0]
-        without_fee = fees_without(fees, self.exchanges)
         options = options._replace(fees=fees)
-        source = engine.basket(symbol, self.exchanges, options, without_fee)
+        require_fee(options, self.exchanges)
+        source = engine.basket(symbol, self.exchanges, options)
         return ReaderQueue([source], options, engine.clock).snapshots()[0]
 
     def _opened(self) -> BookEngine:
@@ -544,7 +558,7 @@ class OrderBook(OrderBooks):
         *,
         amount: Decimal | str | int | None = None,
         notional: Decimal | str | int | None = None,
-        fees: Mapping[str, str],
+        fees: Fees,
         limit: Decimal | str | int | None = None,
         exclude: Iterable[str] = (),
         max_exchanges: int | None = None,
@@ -558,7 +572,8 @@ class OrderBook(OrderBooks):
             direction: "buy" takes the asks, "sell" the bids.
             amount: The size in the base currency; floats are refused, as they are not exact.
             notional: What is paid or received after fees, instead of `amount`.
-            fees: Taker fees in percent as text, by exchange; "*" for all others.
+            fees: Taker fees in percent as text, by exchange; "*" for all others; or "published",
+                the base fees that the exchanges state themselves.
             limit: The worst price, before fees, that any order may take.
             exclude: Exchanges that take no part.
             max_exchanges: The most exchanges of the split.
@@ -568,12 +583,13 @@ class OrderBook(OrderBooks):
             ValueError: A size, a fee or the limit is invalid.
             UnknownExchange: The fee table has an unknown name.
         """
-        book = self._whole(_table(fees))
+        charged = _charged(fees)
+        book = self._whole(charged)
         return book.route(
             direction,
             amount=amount,
             notional=notional,
-            fees=fees,
+            fees=charged,
             limit=limit,
             exclude=exclude,
             max_exchanges=max_exchanges,

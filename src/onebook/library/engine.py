@@ -5,7 +5,7 @@ Owns every socket and task: leaving the context closes all of them.
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -19,6 +19,7 @@ from onebook.exchanges.kit import Exchange
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
+from onebook.fees import PUBLISHED
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
 from onebook.library.source import (
@@ -150,27 +151,32 @@ class BookEngine:
             queue.close()
         await self._stack.aclose()
 
-    def source(
-        self, symbol: str, names: Sequence[str], without_fee: Collection[str] = ()
-    ) -> BookSource:
+    def source(self, symbol: str, names: Sequence[str], options: BookOptions) -> BookSource:
         """Open the books of a symbol on some exchanges, except of those without a fee."""
-        source = BookSource(symbol, names, self.books, self.clock.monotonic(), without_fee)
+        now, fees = self.clock.monotonic(), options.fees
+        source = (
+            BookSource(symbol, names, self.books, now, published=self.catalogue.published_fee)
+            if fees == PUBLISHED
+            else BookSource(symbol, names, self.books, now, fees)
+        )
         self._sources.append(source)
-        for name in names:
-            if name not in without_fee:
+        for name in [*source.missing]:
+            if source.missing[name] != UNKNOWN_FEE:
                 self._look_up(source, name)
         return source
 
-    def basket(
-        self,
-        symbol: str,
-        names: Sequence[str],
-        options: BookOptions,
-        without_fee: Collection[str] = (),
-    ) -> BasketSource:
+    def basket(self, symbol: str, names: Sequence[str], options: BookOptions) -> BasketSource:
         """Return a symbol in several quotes, of the books that are open; `follow` opens others."""
-        now, lookup = self.clock.monotonic(), self.catalogue.instrument
-        source = BasketSource(symbol, names, self.books, now, lookup, options, without_fee)
+        now, catalogue = self.clock.monotonic(), self.catalogue
+        source = BasketSource(
+            symbol,
+            names,
+            self.books,
+            now,
+            catalogue.instrument,
+            options,
+            catalogue.published_fee,
+        )
         source.read_lists(self._absence)
         source.refresh()
         return source
@@ -253,11 +259,13 @@ class BookEngine:
 
     def _look_up(self, source: BookSource, name: str) -> None:
         instrument = self.catalogue.instrument(name, source.symbol)
-        if instrument is not None:
+        if instrument is None:
+            source.miss(name, *self._absence(name))
+        elif source.has_fee(instrument):
             self.supervisor.acquire(instrument)
             self._wiring.attach(source, instrument)
         else:
-            source.miss(name, *self._absence(name))
+            source.miss(name, *UNKNOWN_FEE)
 
     def _absence(self, name: str) -> tuple[Reason, str]:
         """Return why an exchange has no instrument."""

@@ -31,11 +31,12 @@ from onebook.feeds.recording import (
 )
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.library.book import DEPTH, fees_without, options_of
+from onebook.library.book import DEPTH, options_of, require_fee
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
 from onebook.library.source import (
+    UNKNOWN_FEE,
     BasketSource,
     BookOptions,
     BookSource,
@@ -48,6 +49,7 @@ from onebook.orderbook import Names, symbols_of
 
 TICK_S: Final = 0.1  # like feeds
 PAUSE_TICKED_S: Final = 600.0  # for a longer pause of the recording, such as between two files
+NEEDS_TABLE: Final = "fees must be a mapping: a recording has no published fees."
 
 
 def replay(
@@ -80,6 +82,7 @@ def replay(
         exchanges: The exchanges to read; all recorded ones by default.
         merged: As in `order_books`, as are the other options. With `quotes` the recordings must
             have the books that convert, too.
+        fees: As in `order_books`, but not "published", because lists of pairs are not recorded.
 
     Raises:
         RecordingError: A file is not a recording, or contains nothing that can be replayed.
@@ -87,6 +90,8 @@ def replay(
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
+    if isinstance(fees, str):
+        raise TypeError(NEEDS_TABLE)
     options = options_of(
         depth,
         interval_ms,
@@ -297,9 +302,9 @@ class Player:
             )
         names = tuple(tape.name for tape in tapes)
         groups = [names] if merged else [(name,) for name in names]
-        without_fee = fees_without(options.fees, names)
+        require_fee(options, names)
         sources = [
-            self._source(symbol, found, options, without_fee)
+            self._source(symbol, found, options)
             for symbol in dict.fromkeys(symbols or listed)
             for group in groups
             if (found := [each for each in self._places(symbol, options.quotes) if each in group])
@@ -351,20 +356,17 @@ class Player:
         pairs = {f"{base}/{quote}" for quote in (own, *quotes)}
         return [*dict.fromkeys(name for name, pair in self._recorded if pair in pairs)]
 
-    def _source(
-        self, symbol: str, names: Sequence[str], options: BookOptions, without_fee: Sequence[str]
-    ) -> BookSource:
+    def _source(self, symbol: str, names: Sequence[str], options: BookOptions) -> BookSource:
         if options.quotes:
-            basket = BasketSource(
-                symbol, names, self._books, 0.0, self._instrument, options, without_fee
-            )
+            basket = BasketSource(symbol, names, self._books, 0.0, self._instrument, options)
             for instrument in basket.read_lists(lambda _: (Reason.NOT_LISTED, "")):
                 self._wiring.follow(basket, instrument)
             basket.refresh()
             return basket
-        source = BookSource(symbol, names, self._books, 0.0, without_fee)
+        assert not isinstance(options.fees, str), options.fees
+        source = BookSource(symbol, names, self._books, 0.0, options.fees)
         for name in names:
-            if name not in without_fee:
+            if source.missing[name] != UNKNOWN_FEE:
                 self._wiring.attach(source, self._recorded[name, symbol])
         return source
 

@@ -9,14 +9,24 @@ consumer gets the newest book, nothing is queued and nothing is delayed. Time co
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from typing import Final, NamedTuple, Self
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final, Literal, NamedTuple, Self
 
 from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle
 from onebook.config import StreamSettings
 from onebook.core import MEMBERS_MAX, View
-from onebook.fees import TakerFees, fee_factors, fees_of
+from onebook.fees import (
+    PUBLISHED,
+    PublishedFee,
+    TakerFees,
+    exchange_of,
+    fee_factors,
+    fee_of,
+    fees_of,
+    stated_table,
+    symbol_of,
+)
 from onebook.library.update import (
     BestLevels,
     BookUpdate,
@@ -49,13 +59,16 @@ TOO_MANY: Final = (
 )
 
 
+Published = Callable[[str, str], PublishedFee | None]  # by exchange and symbol
+
+
 class BookOptions(NamedTuple):
     """Options of a shown book.
 
     Levels per side, price step, amounts by exchange, minimum interval, distance from the mid in
     basis points, "best" or "crossing" if only their changes are updates, whether updates have
-    times, taker fees by exchange, whether prices are after fees, the minimum profit of
-    crossings in percent, and the quote currencies of pooled books.
+    times, taker fees by exchange or "published", whether prices are after fees, the minimum profit
+    of crossings in percent, and the quote currencies of pooled books.
     """
 
     depth: int
@@ -65,7 +78,7 @@ class BookOptions(NamedTuple):
     within: str | None = None
     on: str | None = None
     times: bool = False
-    fees: TakerFees | None = None
+    fees: TakerFees | Literal["published"] | None = None
     net: bool = False
     crossings: str | None = None
     quotes: tuple[str, ...] = ()
@@ -79,7 +92,8 @@ class BookSource:
         names: The exchanges, in the order of the update.
         books: The open books.
         opened_at: Monotonic seconds.
-        without_fee: Exchanges that take no part, because the fee table has no fee for them.
+        fees: Taker fees by exchange; an exchange without one takes no part.
+        published: Returns the published fee of a pair, if those are the fees.
     """
 
     def __init__(
@@ -88,9 +102,14 @@ class BookSource:
         names: Sequence[str],
         books: Books,
         opened_at: float,
-        without_fee: Collection[str] = (),
+        fees: TakerFees | None = None,
+        published: Published | None = None,
     ) -> None:
         self.symbol = symbol
+        self.edition = 0  # of members and fees: after a change, readers make their views again
+        self.fees = fees  # by exchange, or by pair if they are published
+        self.published_fees: tuple[PublishedFee, ...] = ()
+        self._published = published
         self.names = tuple(names)
         self.naming = Naming(names)
         self.instruments: list[Instrument | None] = [None] * len(names)
@@ -99,12 +118,25 @@ class BookSource:
         self.clean: set[BookReader] = set()  # `Wiring` notifies them of the next change
         self.pacing: set[BookReader] = set()  # changed, and waiting for the end of their interval
         # The reason, for exchanges without an instrument.
+        without_fee = () if fees is None else fees_of(fees, names, symbol).unknown
         self.missing: dict[str, tuple[Reason, str]] = {
             name: UNKNOWN_FEE if name in without_fee else (Reason.SUBSCRIBING, "") for name in names
         }
         self.conditions: tuple[ExchangeCondition, ...] = ()
         self._books = books
         self.refresh()
+
+    def has_fee(self, instrument: Instrument) -> bool:
+        """Return whether an exchange that is not `missing` has a fee, and read a published one."""
+        if self._published is None:
+            return True
+        fee = self._published(instrument.exchange, instrument.symbol)
+        if fee is None:
+            return False
+        self.published_fees = tuple(sorted([*self.published_fees, fee]))
+        self.fees = stated_table(self.published_fees)
+        self.edition += 1
+        return True
 
     def join(self, instrument: Instrument) -> None:
         """Add the instrument of one of the exchanges; its book is open."""
@@ -147,9 +179,14 @@ class BookSource:
             each.state is Health.OFFLINE and each.reason in SETTLED for each in self.conditions
         )
 
-    def percents(self, fees: TakerFees) -> list[str]:
-        """Return the fee of each member; one without a fee has no instrument, so it is unused."""
-        known = fees_of(fees, self.names).known
+    def percents(self) -> list[str] | None:
+        """Return the fee of each member; None without fees.
+
+        A member without a fee has no instrument, so that its percent is unused.
+        """
+        if self.fees is None:
+            return None
+        known = fees_of(self.fees, self.names, self.symbol).known
         return [known.get(name, "0") for name in self.names]
 
     def changes(self) -> int:
@@ -193,7 +230,7 @@ class BasketSource(BookSource):
         opened_at: Monotonic seconds.
         lookup: Returns the instrument of an exchange and a symbol.
         options: `quotes`, `fees` and `net` decide how books are converted.
-        without_fee: Exchanges that take no part, because the fee table has no fee for them.
+        published: Returns the published fee of a pair; needed if those are the fees.
     """
 
     members: BasketMembers
@@ -206,14 +243,16 @@ class BasketSource(BookSource):
         opened_at: float,
         lookup: Lookup,
         options: BookOptions,
-        without_fee: Collection[str] = (),
+        published: Published | None = None,
     ) -> None:
-        super().__init__(symbol, (), books, opened_at)
+        if options.fees == PUBLISHED:
+            super().__init__(symbol, (), books, opened_at, published=published)
+        else:
+            super().__init__(symbol, (), books, opened_at, options.fees)
         self.exchanges = tuple(exchanges)
         self.followed: set[Instrument] = set()  # whose books are open for this source
         self._lookup = lookup
         self._options = options
-        self._without_fee = frozenset(without_fee)
         self.members = self._members()
 
     def read_lists(self, absence: Callable[[str], tuple[Reason, str]]) -> set[Instrument]:
@@ -222,7 +261,10 @@ class BasketSource(BookSource):
         `absence` returns why an exchange has no member.
         """
         base, _, own = self.symbol.partition("/")
-        symbols = {quote: f"{base}/{quote}" for quote in (own, *self._options.quotes)}
+        quotes = self._options.quotes
+        symbols = {quote: f"{base}/{quote}" for quote in (own, *quotes)}
+        pairs = [pair for quote in quotes for pair in (f"{quote}/{own}", f"{own}/{quote}")]
+        stated = self._read_fees([*symbols.values(), *pairs])
         names: list[str] = []
         self.missing = {}
         for exchange in self.exchanges:
@@ -231,17 +273,17 @@ class BasketSource(BookSource):
                 for quote, symbol in symbols.items()
                 if self._lookup(exchange, symbol) is not None
             ]
-            if exchange in self._without_fee:
+            charged = [name for name in found if self._has_fee(*self._book_of(name))]
+            if charged:
+                names += charged
+                lacking = [name for name in found if name not in charged]
+                self.missing |= dict.fromkeys(lacking, UNKNOWN_FEE)
+            elif found or (self._published is None and not self._has_fee(exchange, self.symbol)):
                 self.missing[exchange] = UNKNOWN_FEE
-            elif found:
-                names += found
             else:
                 self.missing[exchange] = absence(exchange)
-        converted = {
-            each
-            for step in conversion_steps(names, self.symbol, self._usable)
-            for each in step.members
-        }
+        steps = conversion_steps(names, self.symbol, self._usable)
+        converted = {each for step in steps for each in step.members}
         lost = [each for each in names if ":" in each and each not in converted]
         self.missing |= dict.fromkeys(lost, (Reason.NO_CONVERSION, ""))
         kept = [each for each in names if each not in lost]
@@ -250,6 +292,10 @@ class BasketSource(BookSource):
         self.naming = Naming(self.names)
         self.members = self._members()
         self.instruments = self.members.instruments
+        self.edition += 1
+        used = {*map(self._book_of, self.names)}
+        used |= {(name, step.symbol) for step in steps for name in step.through}
+        self.published_fees = tuple(each for each in stated if each[:2] in used)
         return set(self.members.needed())
 
     def refresh(self) -> None:
@@ -295,8 +341,24 @@ class BasketSource(BookSource):
         """Return how books in other quotes are converted, as of the last merge."""
         return tuple(each.report(now) for each in self.members.steps)
 
+    def _read_fees(self, symbols: Iterable[str]) -> list[PublishedFee]:
+        """Read the published fees of these pairs, if those are the fees."""
+        if self._published is None:
+            return []
+        found = (self._published(name, each) for name in self.exchanges for each in symbols)
+        stated = sorted(each for each in found if each is not None)
+        self.fees = stated_table(stated)
+        return stated
+
+    def _book_of(self, name: str) -> tuple[str, str]:
+        """Return the exchange and the symbol of a member."""
+        return exchange_of(name), symbol_of(name, self.symbol)
+
+    def _has_fee(self, exchange: str, symbol: str) -> bool:
+        return self.fees is None or fee_of(self.fees, exchange, symbol) is not None
+
     def _usable(self, exchange: str, symbol: str) -> bool:
-        return exchange not in self._without_fee and self._lookup(exchange, symbol) is not None
+        return self._has_fee(exchange, symbol) and self._lookup(exchange, symbol) is not None
 
     def _members(self) -> BasketMembers:
         options = self._options
@@ -304,7 +366,7 @@ class BasketSource(BookSource):
             options.depth, crossings=options.crossings, every=options.group is not None
         )
         return BasketMembers(
-            self.names, self.symbol, self._lookup, options.fees, depth, net=options.net
+            self.names, self.symbol, self._lookup, self.fees, depth, net=options.net
         )
 
     def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
@@ -334,8 +396,8 @@ class BookReader:
     def _open_view(self) -> None:
         """Make the views of the source's members, which may have changed."""
         source, options = self.source, self._options
-        self._names = source.names
-        percents = None if options.fees is None else source.percents(options.fees)
+        self._edition = source.edition
+        percents = None if options.fees is None else source.percents()
         self._net: NetTerms | None = None
         self._crossings: CrossingView | None = None
         if percents is not None and options.net:
@@ -355,7 +417,7 @@ class BookReader:
     def _merge(self) -> bool:
         """Merge the current books; returns whether the view changed."""
         source = self.source
-        if source.names is not self._names:
+        if source.edition != self._edition:
             self._open_view()
         source.members.prepare()
         return self._view.merge(source.members.cores)
@@ -411,7 +473,8 @@ class BookReader:
             () if self._crossings is None else self._crossings.reports(source.members, now),
             self._net,
             source.conversions(now),
-            self._options.fees,
+            source.fees,
+            source.published_fees,
         )
 
     def _times_of(self, time_us: int, now: float) -> BookTimes:

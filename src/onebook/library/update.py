@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, LevelRow, Levels
 from onebook.crossings import CrossingReport
-from onebook.fees import TakerFees
+from onebook.fees import PublishedFee, TakerFees
 from onebook.fill import BookEnds, Direction, FillSide, bits
 from onebook.model import Health, Reason
 from onebook.orderbook import (
@@ -291,7 +291,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     and the previous one, which the reader did not see. `times` is None unless requested.
     `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
     `crossings` are empty unless requested; in a snapshot, each has just begun. `conversions` are
-    `ConversionReport`s, with the option `quotes`.
+    `ConversionReport`s, with the option `quotes`; `published_fees` the fees of the book, with the
+    option `fees="published"`.
     """
 
     symbol: str
@@ -310,6 +311,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     _net: NetTerms | None = None
     conversions: tuple[ConversionReport, ...] = ()
     _fees: TakerFees | None = None
+    published_fees: tuple[PublishedFee, ...] = ()
 
     def __repr__(self) -> str:
         best = " / ".join(

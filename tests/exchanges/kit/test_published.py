@@ -78,6 +78,7 @@ def test_a_list_states_the_fee_of_each_pair(name: str) -> None:
     assert listed(name, body).taker_fee == percent
 
 
+@pytest.mark.recorded_fees("kraken")
 def test_the_recorded_list_of_kraken_has_the_first_tier() -> None:
     root = Path(__file__).resolve().parents[3]
     folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")

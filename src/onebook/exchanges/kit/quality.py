@@ -61,6 +61,7 @@ class Evidence(Struct, frozen=True):
         horizon: Levels a side of the initial REST body, beyond which levels are unknown; 0 if the
             channel reports levels that enter and leave its depth.
         subscription: The message that subscribes to one book.
+        fees: The test that reads published fees from a recorded instrument list.
     """
 
     suites: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class Evidence(Struct, frozen=True):
     recordings: tuple[Recording, ...] = ()
     horizon: int = 0
     subscription: str = ""
+    fees: str = ""
 
 
 class QualityLevel(Struct, frozen=True):

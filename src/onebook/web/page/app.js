@@ -34,7 +34,12 @@ const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/
 
 const at = (id) => document.getElementById(id);
 const state = readState(location.hash, { rows: rowsOfScreen() });
-const fees = new Fees(at, () => panels.forEach((panel) => panel.feesChanged()));
+const fees = new Fees(at, {
+  published: state.published,
+  changed: () => panels.forEach((panel) => panel.feesChanged()),
+  chosen: (published) => ((state.published = published), site.changed()),
+  symbols: () => panels.map((panel) => panel.wanted.symbol),
+});
 const usage = new Usage(at);
 const drawer = new Drawer(at);
 const choice = new Choice(at, {
@@ -72,7 +77,11 @@ function connect(key) {
   const mine = (session = client.session({
     state: showState,
     view: shown,
-    accepted: (view, reply) => (view.view ? partOf(view).part?.accepted(reply) : asker(view)?.accepted(view, reply)),
+    accepted: (view, reply) => {
+      fees.heard(view.symbol, reply);
+      if (view.view) partOf(view).part?.accepted(reply);
+      else asker(view)?.accepted(view, reply);
+    },
     refused: (view, error) => (partOf(view).part ?? asker(view))?.refused(error),
     notice: warned,
   }));

@@ -6,7 +6,7 @@ import { amountDecimals, finePercent, fixed, listOf, quoteAge, rounded, sixDigit
 import { dress, swatch } from "./palette.js";
 import { Part } from "./part.js";
 import { percent } from "./holders.js";
-import { sizeOf } from "./state.js";
+import { PARTS_MAX, sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
 const EVERY_MS = 500; // faster figures are unreadable
@@ -22,6 +22,8 @@ const ROWS = ["Average", "Worst net price", "Slippage from mid", "Fees", "Net av
 export class Cost {
   #size;
   #by;
+  #most;
+  #fees;
   #table;
   #cells;
   #basis;
@@ -34,17 +36,21 @@ export class Cost {
   #unread = null; // the newest update, until drawn
   #shown = null;
   #gross = false; // whether the shown routes are before fees
+  #feeOf = () => undefined; // the fee of a book as text
   #left = []; // the exchanges that are left out, because their fee is unknown
 
   /**
-   * `changed(size, by)` is called for each new valid size; `feeOf` returns the fee of an exchange as text; `view` is the
-   * site of a `Part`.
+   * `changed({size, by, most})` is called for each new valid size or number of exchanges; `fees` are those of the page;
+   * `view` is the site of a `Part`.
    */
-  constructor(root, { size, by, feeOf, changed, view }) {
-    this.feeOf = feeOf;
+  constructor(root, { size, by, most, fees, changed, view }) {
+    this.#fees = fees;
     this.#part = new Part("cost", view);
     this.#size = root.querySelector(".size");
     this.#by = root.querySelector(".by");
+    this.#most = root.querySelector(".most");
+    this.#most.replaceChildren(...PARTS_MAX.map((each) => new Option(each || "any", each)));
+    this.#most.value = most;
     this.#basis = root.querySelector(".basis");
     this.#shortage = root.querySelector(".shortage");
     this.#notes = root.querySelector(".route-notes");
@@ -71,15 +77,16 @@ export class Cost {
       this.#size.setAttribute("aria-invalid", String(valid === null));
       this.#blank();
       this.#complain(valid ? "" : EXPECTED);
-      if (valid) this.#timer = setTimeout(() => changed(valid, this.#by.value), WAIT_MS);
+      if (valid) this.#timer = setTimeout(() => changed({ size: valid, by: this.#by.value }), WAIT_MS);
     };
+    this.#most.addEventListener("change", () => (this.#blank(), changed({ most: this.#most.value })));
     this.#size.addEventListener("input", edited);
     this.#by.addEventListener("change", edited);
   }
 
-  /** Subscribe to the routes of a size; `terms` are the exchanges, quotes and fees. */
-  follow({ size, by, intervalMs, ...terms }) {
-    const fill = by === "amount" ? { amounts: [size] } : { notionals: [size] };
+  /** Subscribe to the routes of a size over at most some exchanges; `terms` are the exchanges, quotes and fees. */
+  follow({ size, by, most, intervalMs, ...terms }) {
+    const fill = { ...(by === "amount" ? { amounts: [size] } : { notionals: [size] }), ...(most && { max_exchanges: Number(most) }) };
     this.#part.follow({ ...terms, fill, depth: 1, interval_ms: Math.max(EVERY_MS, intervalMs) });
   }
 
@@ -92,8 +99,9 @@ export class Cost {
     return this.#part.shows(view);
   }
 
-  accepted({ unknown_fee: left = [] }) {
-    this.#left = left;
+  accepted(reply) {
+    this.#left = reply.unknown_fee ?? [];
+    this.#feeOf = this.#fees.reader(`${this.names.base}/${this.names.quote}`, reply);
   }
 
   refused({ message }) {
@@ -120,10 +128,10 @@ export class Cost {
     this.names = { base, quote };
   }
 
-  /** Say which fees the routes have: those of the key, or none, and why. */
+  /** Say which fees the routes have, or why they have none. */
   say(basis) {
     this.#gross = Boolean(basis);
-    write(this.#basis, basis || "The best split after the taker fees of this key.");
+    write(this.#basis, basis || `The best split after ${this.#fees.named}.`);
   }
 
   show(price) {
@@ -240,7 +248,7 @@ export class Cost {
         write(cells[2 * column], amount ? percent(amount / found[column].amount) || "100 %" : "–");
         write(cells[2 * column + 1], amount ? text(amount) : "");
       });
-      const fee = this.feeOf(exchange);
+      const fee = this.#feeOf(exchange);
       write(cells[4], fee === undefined ? "–" : `${fee} %`);
     });
   }

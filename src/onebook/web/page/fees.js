@@ -1,28 +1,51 @@
-// The taker fees of the key, in percent by exchange: loaded once the key is accepted, edited as a draft, and saved for
-// all users of the key. A fee stays decimal text, as the service has it.
+// The taker fees of the page: the table of the key, or the fees that exchanges publish. The table, in percent by exchange,
+// is loaded once the key is accepted, edited as a draft, and saved for all users of the key. A fee stays decimal text, as
+// the service has it.
+
+import { PUBLISHED } from "./state.js";
+import { hide } from "./write.js";
 
 const FEE = /^-?\d{1,2}(\.\d{1,6})?$/; // as the service reads it
 const FEE_MAX = 10; // percent, of a fee or a rebate
 const ALL = "*"; // all exchanges that a table does not name
 const MEANING = "a number of percent from -10 to 10 with at most 6 decimals, such as 0.075";
 
-/** The exchange of a book: `kraken:USD` is the book of kraken in USD. */
-const exchangeOf = (book) => book.split(":", 1)[0];
+/** The exchange and the symbol of a book in a view of `symbol`: `kraken:USD` is the book of kraken in USD. */
+function pairOf(book, symbol) {
+  const [exchange, quote] = book.split(":");
+  return [exchange, quote ? `${symbol.split("/")[0]}/${quote}` : symbol];
+}
 
 export class Fees {
+  #at;
   #client = null;
   #changed;
   #draft = {}; // what the inputs have
+  #loaded = false; // whether the key's table is loaded, or failed to load
   #others;
+  #replies = new Map(); // the last reply to a view with published fees, by symbol
   #rows;
   #said;
   #table = null; // of the key, by exchange; null until it is loaded
-  settled = false; // whether it is loaded, or failed to load
+  published; // whether the fees are those that exchanges publish
   problem = ""; // why there are no fees, as a sentence
 
-  /** `at` finds an element of the page; `changed` is called when the key's table was loaded or saved. */
-  constructor(at, changed) {
+  /**
+   * `at` finds an element of the page. `changed` is called when the fees are others: chosen, loaded or saved; `chosen(published)`
+   * before that if the user chose; `symbols()` returns those that are shown.
+   */
+  constructor(at, { published, changed, chosen, symbols }) {
+    this.#at = at;
     this.#changed = changed;
+    this.symbols = symbols;
+    this.published = published;
+    const of = at("fees-of");
+    of.value = published ? PUBLISHED : "key";
+    of.addEventListener("change", () => {
+      chosen((this.published = of.value === PUBLISHED));
+      this.#show();
+      changed();
+    });
     this.#said = at("fees-said");
     this.#rows = at("fee-rows");
     this.#others = at("fee-others");
@@ -30,32 +53,71 @@ export class Fees {
     at("fees").addEventListener("input", ({ target }) => this.#edit(target));
     at("fees-save").addEventListener("click", () => this.#save());
     at("fees-undo").addEventListener("click", () => (this.#fill(), this.#say("")));
+    at("fees").addEventListener("toggle", () => this.#show());
+    this.#show();
   }
 
   /** The client whose key is connected, or null. */
   set client(client) {
     this.#client = client;
-    this.settled = false;
+    this.#loaded = false;
     this.#take(null, "");
   }
 
   /** Load the key's table, which the service has once the key is accepted. */
   async load() {
     if (this.#table) return;
-    await this.#ask((client) => client.fees(), (table) => ((this.settled = true), this.#take(table, "")));
+    await this.#ask((client) => client.fees(), (table) => ((this.#loaded = true), this.#take(table, "")));
     if (this.#table || !this.#client) return;
-    this.settled = true; // without fees: the table could not be loaded
+    this.#loaded = true; // without fees: the table could not be loaded
     this.problem = this.#said.textContent;
     this.#changed();
   }
 
-  /** The option `fees` of a view: the key's table; null without one. */
+  /** Whether the option `fees` is known. */
+  get settled() {
+    return this.published || this.#loaded;
+  }
+
+  /** The option `fees` of a view: the published ones, or the key's table; null without one. */
   get option() {
+    if (this.published) return PUBLISHED;
     return this.#table && Object.keys(this.#table).length ? this.#table : null;
   }
 
-  /** The fee of a book's exchange in percent as text; undefined if unknown. */
-  of = (book) => this.#table?.[exchangeOf(book)] ?? this.#table?.[ALL];
+  /** Whose fees these are, to be read after "after". */
+  get named() {
+    return this.published ? "the taker fees that exchanges publish" : "the taker fees of this key";
+  }
+
+  /** Returns a function that finds the fee of a book in percent as text, undefined if unknown; `reply` is that to its view. */
+  reader(symbol, { published_fees: stated }) {
+    if (!stated) return (book) => this.#table?.[pairOf(book, symbol)[0]] ?? this.#table?.[ALL];
+    const percents = new Map(stated.map((fee) => [`${fee.exchange} ${fee.symbol}`, fee.percent]));
+    return (book) => percents.get(pairOf(book, symbol).join(" "));
+  }
+
+  /** Keep the reply to a view, which has the published fees of its books. */
+  heard(symbol, reply) {
+    if (!reply.published_fees) return;
+    this.#replies.set(symbol, reply);
+    this.#show();
+  }
+
+  /** Show the chosen fees: the key's table in inputs, or the published fees as a list. */
+  #show() {
+    hide(this.#at("fees-key"), this.published);
+    hide(this.#at("fees-published"), !this.published);
+    if (!this.published || !this.#at("fees").open) return;
+    const shown = this.symbols();
+    for (const symbol of this.#replies.keys()) if (!shown.includes(symbol)) this.#replies.delete(symbol);
+    const replies = [...this.#replies.values()];
+    const stated = new Map(replies.flatMap((reply) => reply.published_fees).map((fee) => [`${fee.exchange} ${fee.symbol}`, fee]));
+    this.#at("stated").replaceChildren(...[...stated].sort().map(([, fee]) => statedItem(fee)));
+    const unknown = [...new Set(replies.flatMap((reply) => reply.unknown_fee ?? []))].sort();
+    const said = unknown.length ? `Without a published fee, so left out: ${unknown.join(", ")}.` : "";
+    this.#at("stated-unknown").textContent = replies.length ? said : "Waiting for the first book.";
+  }
 
   /** One input per exchange; an empty one stands for the fee of all others. */
   list(exchanges) {
@@ -132,6 +194,20 @@ export class Fees {
   #say(text) {
     this.#said.textContent = text;
   }
+}
+
+/** A published fee: its pair, percent, source and date. */
+function statedItem({ exchange, symbol, percent, source, date, page, old }) {
+  const item = document.createElement("li");
+  const [name, fee, from] = ["span", "b", "small"].map((tag) => item.appendChild(document.createElement(tag)));
+  name.textContent = `${exchange} ${symbol}`;
+  fee.textContent = `${percent} %`;
+  if (source === "page" && page?.startsWith("https://")) {
+    from.append(Object.assign(document.createElement("a"), { href: page, rel: "noreferrer", target: "_blank", textContent: "page" }));
+    from.append(` of the exchange, ${date}`);
+  } else from.textContent = `list of pairs, read on ${date}`;
+  if (old) from.append(Object.assign(document.createElement("b"), { textContent: " old", title: "More than 180 days ago" }));
+  return item;
 }
 
 const valid = (text) => !text || (FEE.test(text) && Math.abs(Number(text)) <= FEE_MAX);

@@ -20,7 +20,7 @@ import { hide, mark, write } from "./write.js";
 
 const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
 const DEPTH_MIN = 25; // minimum levels requested: depth and shares need them
-const NO_FEES = { "*": "0" }; // of routes and crossings while the fees of the key are unknown
+const NO_FEES = { "*": "0" }; // of routes and crossings while the fees are unknown
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 1_000; // without an update before the ladder is marked old
 const BUSY_PER_S = 1; // updates per second; above this rate, silence is not a quiet market
@@ -53,7 +53,7 @@ export class Panel {
   /**
    * @param wanted what to show, as `panelOf` has it
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
-   *   session; `options(symbol)`, `times(symbol)`, `fees` of the key, `watches(symbol)` of its alerts, `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
+   *   session; `options(symbol)`, `times(symbol)`, `fees`, `watches(symbol)` of its alerts, `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
@@ -91,9 +91,9 @@ export class Panel {
     });
     this.cost = new Cost(find(".cost"), {
       ...wanted,
-      feeOf: site.fees.of,
+      fees: site.fees,
       view,
-      changed: (size, by) => this.#choosePart({ size, by }),
+      changed: (chosen) => this.#choosePart(chosen),
     });
     this.parts = [this.depth, this.cost, this.crossed];
     this.prices = new Prices(this.element, {
@@ -157,7 +157,7 @@ export class Panel {
     return { exchanges, ...(quotes.length && { quotes }) };
   }
 
-  /** Those of the levels: after the fees of the key, if they are wanted and known. */
+  /** Those of the levels: after the fees of the page, if they are wanted and known. */
   get #levelTerms() {
     const fees = this.wanted.net ? this.#site.fees.option : null;
     return { ...this.#terms, ...(fees && { fees, net: true }) };
@@ -175,7 +175,7 @@ export class Panel {
     this.crossed.say(basis);
   }
 
-  /** Handle the key's table of fees, which was loaded or changed. */
+  /** Handle the fees of the page, which were loaded or changed. */
   feesChanged() {
     this.#showPrices();
     if (this.wanted.net && this.#site.fees.settled) this.subscribe();
@@ -267,7 +267,7 @@ export class Panel {
     if (String(quotes) !== String(this.#kept.quotes) || net !== this.#kept.net) this.#forgetLevels();
     this.#kept = { group, net, quotes };
     const { fees } = this.#levelTerms;
-    this.#reading = { binned: Boolean(group), feeOf: fees ? this.#site.fees.of : null, fine: Boolean(fees || quotes.length) };
+    this.#reading = { binned: Boolean(group), feeOf: fees ? this.#site.fees.reader(view.symbol, reply) : null, fine: Boolean(fees || quotes.length) };
     this.#unknownFees = reply.unknown_fee ?? [];
     this.#write("th.price", fees ? "Net price" : "Price");
     this.#showPrices();
@@ -539,12 +539,12 @@ export class Panel {
   /** Subscribe to what the cards need. */
   #followParts(nowMs) {
     if (!this.subscribed || this.subscribed !== this.wanted.symbol || !this.#linked) return;
-    const { size, by, profit } = this.wanted;
+    const { size, by, most, profit } = this.wanted;
     const { intervalMs } = this.#site.options(this.subscribed);
     const { fees } = this.#site;
     if (fees.settled) {
       const terms = { ...this.#terms, fees: fees.option ?? NO_FEES, intervalMs };
-      if (!document.hidden) this.cost.follow({ ...terms, size, by });
+      if (!document.hidden) this.cost.follow({ ...terms, size, by, most });
       if (!document.hidden || this.#site.watches(this.subscribed)) this.crossed.follow({ ...terms, profit });
     }
     if (!this.#live || !this.#book || document.hidden) return;

@@ -13,6 +13,8 @@ const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
 export const PROFITS = ["0", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]; // minimum of crossings, in percent after fees
 export const QUOTES_MAX = 8; // pooled quote currencies, besides the symbol's own; the service has no more
 const NET = "net"; // prices after fees, in an address
+export const PUBLISHED = "published"; // fees that exchanges publish, as the option `fees` and in an address
+export const PARTS_MAX = ["", "1", "2", "3", "4", "5", "6", "8"]; // maximum exchanges of a route; "": any number
 const QUOTE = /^[A-Z0-9]{1,20}$/;
 
 export const RANGES = ["0.1", "0.5", "1", "2", "5", "all"]; // of the depth chart, in percent of the mid
@@ -24,7 +26,7 @@ const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW:
 /** What a panel shows for a symbol until the user chooses. */
 export function panelOf(symbol) {
   const size = SIZES[symbol.split("/")[1]] ?? "10000";
-  return { symbol, group: "", size, by: "notional", range: usual.range, net: false, quotes: [], profit: PROFITS[0] };
+  return { symbol, group: "", size, by: "notional", range: usual.range, most: "", net: false, quotes: [], profit: PROFITS[0] };
 }
 
 /** A symbol in the service's spelling, or null. */
@@ -52,8 +54,8 @@ export function readState(fragment, { rows }) {
   const number = (name, allowed, otherwise) =>
     allowed.includes(Number(given.get(name))) ? Number(given.get(name)) : otherwise;
   const column = (name) => given.getAll(name);
-  const [groups, sizes, kinds, ranges, prices, baskets, profits] =
-    ["step", "size", "by", "range", "prices", "quotes", "profit"].map(column);
+  const [groups, sizes, kinds, parts, ranges, prices, baskets, profits] =
+    ["step", "size", "by", "most", "range", "prices", "quotes", "profit"].map(column);
   const panels = [];
   const ignored = []; // invalid symbols
   const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
@@ -66,6 +68,7 @@ export function readState(fragment, { rows }) {
       group: sizeOf(groups[at] ?? "") ?? "",
       size: sizeOf(sizes[at] ?? "") ?? panelOf(symbol).size,
       by: kinds[at] === "amount" ? "amount" : "notional",
+      most: PARTS_MAX.includes(parts[at]) ? parts[at] : "",
       range: RANGES.includes(ranges[at]) ? ranges[at] : usual.range,
       net: prices[at] === NET,
       quotes: quotesOf(baskets[at] ?? "", symbol),
@@ -78,6 +81,7 @@ export function readState(fragment, { rows }) {
     rows: number("levels", ROWS, rows),
     rowsUsual: rows,
     rate: number("rate", RATES, usual.rate),
+    published: given.get("fees") === PUBLISHED,
     exchanges: exchanges?.split(",").filter((name) => /^[a-z0-9_]+$/.test(name)) ?? null,
     ignored,
     panels: panels.length ? panels : [panelOf(SYMBOL_USUAL)],
@@ -85,11 +89,11 @@ export function readState(fragment, { rows }) {
 }
 
 /** Write the fragment of a state. */
-export function writeState({ rows, rowsUsual, rate, exchanges, panels }) {
+export function writeState({ rows, rowsUsual, rate, published, exchanges, panels }) {
   const given = new URLSearchParams();
   const columns = [
     ["symbol", ({ symbol }) => symbol], ["step", ({ group }) => group], ["size", ({ size }) => size], ["by", ({ by }) => by],
-    ["range", ({ range }) => range], ["prices", ({ net }) => (net ? NET : "")], ["quotes", ({ quotes }) => quotes.join()],
+    ["most", ({ most }) => most], ["range", ({ range }) => range], ["prices", ({ net }) => (net ? NET : "")], ["quotes", ({ quotes }) => quotes.join()],
     ["profit", ({ profit }) => profit],
   ];
   for (const [name, text] of columns) {
@@ -100,6 +104,7 @@ export function writeState({ rows, rowsUsual, rate, exchanges, panels }) {
   }
   if (rows !== rowsUsual) given.set("levels", rows);
   if (rate !== usual.rate) given.set("rate", rate);
+  if (published) given.set("fees", PUBLISHED);
   if (exchanges !== null) given.set("exchanges", exchanges.join(","));
   const text = given.toString().replaceAll("%2F", "/").replaceAll("%2C", ",");
   return text && `#${text}`;

@@ -1,0 +1,250 @@
+"""Processes of `python -m onebook` that do not import it again. A plugin of pytest.
+
+Importing takes most of the processor time of a command, and hundreds of tests start one. Here each
+worker of the suite starts one process that imports all commands and then forks, for each
+`subprocess` (also asyncio's) of exactly `sys.executable -m onebook ...`, a process that runs it:
+with the arguments, environment, folder, limits and files of that call, and as a child of the
+worker, so that signals, exit codes and processor time are as ever. It has its own memory; only
+modules are there already.
+
+Whatever else a test starts, it starts as ever: other programs, Python with options (`-W error`,
+`-c`), what has a `preexec_fn`, or variables that Python reads when it starts. So do all tests where
+the system is not Linux, under `--cov`, and with `-p no:preloaded`.
+"""
+
+import ctypes
+import gc
+import io
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+MODULES = {"onebook"}
+# What Python, the C library and OpenSSL read when a process starts.
+EARLY: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "GLIBC_")
+LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+HEADER_BYTES: Final = 8
+PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
+
+
+def pytest_configure(config: Any) -> None:
+    """Start commands from a fork, unless coverage is measured, which begins with a process."""
+    if sys.platform == "linux" and not config.getoption("cov_source", None):
+        subprocess.Popen = Popen  # type: ignore[misc]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ends_with_the_worker() -> Iterator[None]:
+    """What the forking process cost is counted with what else the tests of a worker share."""
+    yield
+    _parent.end()
+
+
+def early(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of the environment, what is read before a program runs."""
+    return {name: text for name, text in variables.items() if name.startswith(EARLY)}
+
+
+class Parent:
+    """The worker's end: the process that has imported everything, started when it is needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def fork(self, request: dict[str, Any], files: list[int]) -> int:
+        """Start a process; return its id once it is a child of this one."""
+        with self._lock:
+            if self._process is None:
+                self._start()
+            body = json.dumps(request).encode()
+            # An orphan becomes the child of the next ancestor that asked for orphans.
+            self._adopt(1)
+            try:
+                header = len(body).to_bytes(HEADER_BYTES)
+                socket.send_fds(self._socket, [header], files)
+                self._socket.sendall(body)
+                return int.from_bytes(_read(self._socket, HEADER_BYTES))
+            finally:
+                self._adopt(0)
+
+    def end(self) -> None:
+        """End it, and count what it cost."""
+        if self._process is not None:
+            self._socket.close()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> None:
+        self._socket, other = socket.socketpair()
+        with other:
+            self._process = Plain(
+                [sys.executable, __file__, str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                cwd="/",
+            )
+        _read(self._socket, HEADER_BYTES)
+
+    def _adopt(self, value: int) -> None:
+        if self._libc.prctl(PR_SET_CHILD_SUBREAPER, value, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+Plain = subprocess.Popen
+_parent = Parent()
+
+
+class Popen(Plain):  # type: ignore[type-arg]
+    """`subprocess.Popen` that forks commands of ours."""
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any,
+                       pass_fds: Any, cwd: Any, env: Any, startupinfo: Any, creationflags: Any,
+                       shell: Any, *rest: Any) -> None:  # fmt: skip
+        files, (p2c, c2p, error) = rest[:6], (rest[0], rest[3], rest[5])
+        restore_signals, gid, gids, uid, umask, start_new_session, process_group = rest[6:]
+        variables = os.environ if env is None else env
+        words = [] if isinstance(args, str | bytes | os.PathLike) else list(args)
+        if (
+            words[:2] != [sys.executable, "-m"]
+            or not all(isinstance(each, str) for each in words)
+            or words[2] not in MODULES
+            or executable not in (None, sys.executable)
+            or preexec_fn or pass_fds or shell or not close_fds or not restore_signals
+            or (gid, gids, uid, umask) != (None, None, None, -1)
+            or not all(isinstance(each, str) for pair in variables.items() for each in pair)
+            or early(variables) != early(os.environ)
+            or not os.path.isdir(cwd or ".")
+        ):  # fmt: skip
+            super()._execute_child(  # type: ignore[misc]
+                args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo,
+                creationflags, shell, *rest,
+            )  # fmt: skip
+            return
+        request = {
+            "words": words,
+            "folder": os.path.abspath(cwd or "."),
+            "variables": dict(variables),
+            "limits": [resource.getrlimit(each) for each in LIMITS],
+            "session": bool(start_new_session),
+            "group": process_group,
+            "parent": os.getpid(),
+        }
+        stdio = [own if given == -1 else given for own, given in enumerate((p2c, c2p, error))]
+        self.pid = _parent.fork(request, stdio)
+        self._child_created = True
+        self._close_pipe_fds(*files)  # type: ignore[attr-defined]
+
+
+def _read(source: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        part = source.recv(count - len(found))
+        if not part:
+            raise EOFError("the process that forks commands has ended")
+        found += part
+    return found
+
+
+def preload() -> None:
+    """Import what commands import, which leaves no thread."""
+    gc.disable()
+    from onebook.cli import commands
+
+    for name in commands.COMMANDS:
+        commands.loaded(name)
+    import onebook.app.process  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+    assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost by the fork"
+
+
+def serve(worker: socket.socket) -> dict[str, Any] | None:
+    """Fork as requested; return in each new process what it is to run, and here at the end."""
+    worker.sendall(bytes(HEADER_BYTES))
+    while True:
+        header, files, _, _ = socket.recv_fds(worker, HEADER_BYTES, 3)
+        if not header:
+            return None
+        header += _read(worker, HEADER_BYTES - len(header))
+        request: dict[str, Any] = json.loads(_read(worker, int.from_bytes(header)))
+        source, sink = os.pipe()
+        between = os.fork()
+        if between == 0:
+            pid = os.fork()
+            if pid == 0:
+                worker.detach()
+                become(request, files)
+                return request
+            os.write(sink, pid.to_bytes(HEADER_BYTES))
+            os._exit(0)  # so that the worker becomes the parent
+        os.waitpid(between, 0)
+        worker.sendall(os.read(source, HEADER_BYTES))
+        for each in (*files, source, sink):
+            os.close(each)
+
+
+def become(request: dict[str, Any], files: list[int]) -> None:
+    """Make this process what `subprocess` and the start of Python would have made it."""
+    while os.getppid() != request["parent"]:
+        time.sleep(0.0005)
+    high = [os.dup2(each, 10 + place) for place, each in enumerate(files)]
+    for place, each in enumerate(high):
+        os.dup2(each, place)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["variables"])
+    time.tzset()
+    if request["session"]:
+        os.setsid()
+    if request["group"] >= 0:
+        os.setpgid(0, request["group"])
+    for which, limit in zip(LIMITS, request["limits"], strict=True):
+        with suppress(ValueError):  # of a user who may not raise what the worker has lowered
+            resource.setrlimit(which, limit)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = sys.__stdin__ = _text(0, "r", sys.stdin)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _text(1, "w", sys.stdout)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _text(2, "w", sys.stderr)  # type: ignore[misc]
+    sys.path[0] = request["folder"]
+    sys.argv = ["-m", *request["words"][3:]]
+    sys.orig_argv = request["words"]
+
+
+def _text(number: int, mode: str, old: Any) -> Any:
+    """A standard file, buffered as Python's own."""
+    raw: Any = io.FileIO(number, mode, closefd=False)
+    is_direct = old.write_through  # by PYTHONUNBUFFERED
+    is_lines = not is_direct and (number == 2 or raw.isatty())
+    if mode == "r":
+        raw = io.BufferedReader(raw)
+    elif not is_direct:
+        raw = io.BufferedWriter(raw)
+    return io.TextIOWrapper(
+        raw, old.encoding, old.errors, line_buffering=is_lines, write_through=is_direct
+    )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # that of a terminal goes to the worker too
+    preload()
+    _request = serve(socket.socket(fileno=int(sys.argv[1])))
+    if _request is not None:
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        runpy._run_module_as_main(_request["words"][2])  # type: ignore[attr-defined]
