@@ -655,13 +655,15 @@ async def test_the_picture_of_the_page(
     page: Page, address: str, market: Market, tmp_path: Path
 ) -> None:
     market.names = market.listed = list(EXCHANGES)
+    market.fees = {"okx": "0.0008", "kraken": "0.0012", "*": "0.001"}
+    market.crossed = True
     await page.open("about:blank")
     await resize(page, 1366, 960, mobile=False)
     await page.call("Emulation.setScrollbarsHidden", hidden=True)
-    await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
+    await page.go(f"{address}/#key={GOOD_KEY}&rate=10&prices=net")
     await page.until(READY)
     await page.until("document.querySelector('.history canvas') !== null")
-    await page.until(f"Number({text('.rate')}) > {9 if PICTURES else 1}")
+    await page.until(f"Number({text('.rate')}) > {4 if PICTURES else 1}")
     await page.until("document.querySelector('.depth canvas') !== null")
     shot = await page.call("Page.captureScreenshot", format="webp", quality=70)
     picture = base64.b64decode(shot["data"])
