@@ -231,6 +231,24 @@ MUTATIONS: Final = {
         "if False:",
         "test_a_message_of_two_types_is_refused_in_plain_words",
     ),
+    "route_without_a_limit": Mutation(
+        "bd05d4ee",
+        'values = ["" if each is UNSET else each for each in astuple(option)]',
+        "values = [*astuple(option)]",
+        "test_each_option_of_a_route_may_be_chosen_alone",
+    ),
+    "conversion_listed_later": Mutation(
+        "e1b64a3c",
+        "        self.note_complete()\n        self.on_read(exchange)\n",
+        "        self.note_complete()\n",
+        "test_a_view_uses_a_conversion_that_a_feeds_node_lists_later",
+    ),
+    "one_of_several_conversion_books": Mutation(
+        "e1b64a3c",
+        "                found += [each.step, *each.books.books]\n",
+        "                found.append(each.step)\n",
+        "test_one_of_several_books_of_a_conversion_that_is_lost_is_an_update_in_the_same_turn",
+    ),
     # Accounts
     "usage_before_the_key": Mutation(
         "2f587d6",

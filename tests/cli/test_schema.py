@@ -25,6 +25,7 @@ from onebook.store.migrations.versions import (
     r0005_collection,
     r0006_exports,
     r0007_fees,
+    r0008_export_reference,
 )
 
 COMMANDS = (
@@ -61,6 +62,7 @@ def changed(url: str, revision: str, *, down: bool = False) -> None:
 
     def older(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0008_export_reference.downgrade()
             r0007_fees.downgrade()
             r0006_exports.downgrade()
             r0005_collection.downgrade()
@@ -83,7 +85,7 @@ def test_a_command_migrates_nothing_unasked(url: str) -> None:
         status, errors = invoke(*words)
         assert status == 2, words
         assert re.fullmatch(
-            r"error: The database has schema 0002, older than 0007 of this release: .*`onebook db "
+            r"error: The database has schema 0002, older than 0008 of this release: .*`onebook db "
             r"upgrade`.*\n",
             errors,
         ), errors
@@ -96,7 +98,7 @@ def test_a_command_refuses_the_schema_of_a_newer_release(url: str) -> None:
     for words in (*COMMANDS, ("db", "upgrade")):
         status, errors = invoke(*words)
         assert status == 2, words
-        assert errors.startswith("error: The database has schema 9999, newer than 0007 of this")
+        assert errors.startswith("error: The database has schema 9999, newer than 0008 of this")
         assert errors.count("\n") == 1
 
 

@@ -224,6 +224,42 @@ def test_a_conversion_follows_each_change_of_its_books_and_of_the_rates_that_it_
             assert kept.top() == fresh.top(), seed
 
 
+@needs_compiled
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_conversion_uses_as_many_rates_as_it_needs(inverse: bool) -> None:
+    """Of deep conversion books few rates are merged at first, and all if they do not suffice."""
+    random_ = random.Random(11)
+    prices = [f"{1 + (-at if inverse else at) / 10_000:.4f}" for at in range(300)]
+    cores = (COMPILED, reference)
+    through = [
+        [book_of(core, *sided([(price, "100") for price in prices], inverse)) for _ in range(2)]
+        for core in cores
+    ]
+    kept = COMPILED.Conversion(("a", "b"), ("x", "y"), inverse=inverse)
+    counts = set()
+    for size in (1, 40, 3, 200, 1, 1, 590, 700, 2, 61, 62, 63, 64, 65, 66, 131):
+        for price in random_.sample([*prices[:2], prices[70], prices[-1]], 2):
+            change = [(price, str(random_.randrange(1, 100)))]
+            for books in through:
+                apply(books[0], *sided(change, inverse))
+            found = []
+            fresh = reference.Conversion(("a", "b"), ("x", "y"), inverse=inverse)
+            for core, conversion, rate_books in zip(cores, (kept, fresh), through, strict=True):
+                rows = [[("100", str(size)), ("101", "0.5")], [("100.5", "2")]]
+                books = [book_of(core, [("99", "1")], each) for each in rows]
+                converted = conversion.convert(books, rate_books)
+                found.append([(shown(each, 1), each.horizon()) for each in converted])
+            assert found[0] == found[1], size
+            counts.add(len(found[0][0][0]))
+    assert min(counts) == 2
+    assert max(counts) == 300  # a level for each rate, and not enough of them
+
+
+def sided(levels: list[tuple[str, str]], inverse: bool) -> tuple[Any, Any]:
+    """Return bids and asks, with the levels on the side that a buyer of the members takes."""
+    return (levels, []) if inverse else ([], levels)
+
+
 @pytest.mark.parametrize("core", EACH)
 def test_without_a_live_conversion_book_there_are_no_levels(core: Any) -> None:
     conversion = core.Conversion(("kraken:USDC",), ("kraken", "okx"))

@@ -16,7 +16,8 @@ UNITS, PROCESSES, TRIES = 5, 3, 4
 async def test_a_job_is_written_and_changed(store: Store) -> None:
     assert await store.exports.job("okx", "mainnet", JOB.owner, "2024Q1") is None
     await store.exports.put(JOB)
-    failed = replace(JOB, state="failed", changed_at_ms=NOW_MS + 5, reason="It failed.")
+    changes = {"state": "failed", "changed_at_ms": NOW_MS + 5, "reason": "It failed."}
+    failed = replace(JOB, **changes, reference="7")
     other = replace(JOB, name="2023Q4")
     for job in (failed, other):
         await store.exports.put(job)

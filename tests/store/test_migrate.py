@@ -22,6 +22,7 @@ from onebook.store.migrations.versions import (
     r0005_collection,
     r0006_exports,
     r0007_fees,
+    r0008_export_reference,
 )
 from onebook.store.tables import metadata
 from together import in_processes, upgraded
@@ -69,13 +70,14 @@ async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) ->
         await store.database.upgrade()
         async with store.database.writing() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(ConfigError, match="schema 9999, newer than 0007 of this release"):
+        with pytest.raises(ConfigError, match="schema 9999, newer than 0008 of this release"):
             await store.database.upgrade()
 
 
 async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
     def down(connection: Connection) -> list[str]:
         with Operations.context(MigrationContext.configure(connection)):
+            r0008_export_reference.downgrade()
             r0007_fees.downgrade()
             r0006_exports.downgrade()
             r0005_collection.downgrade()
@@ -94,6 +96,7 @@ async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
 async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) -> None:
     def down(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0008_export_reference.downgrade()
             r0007_fees.downgrade()
             r0006_exports.downgrade()
             r0005_collection.downgrade()

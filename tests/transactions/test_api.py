@@ -260,7 +260,8 @@ async def test_endpoint_6_without_testnet_credentials_never_asks_mainnet(
     assert answer.status_code == 200
     assert answer.json() == {
         "success": False,
-        "message": "The operator has set no Bybit testnet credentials.",
+        "message": "The operator has set no Bybit testnet credentials "
+        "(onebook credentials set bybit --testnet).",
         "exchange": "bybit",
         "error": "authentication_failed",
     }
@@ -286,7 +287,9 @@ async def test_a_misspelt_exchange_is_told_which_was_meant(client: httpx.AsyncCl
     for path in (PATH, VALIDATE):
         answer = await client.post(path, json={"exchange": "bybti"})
         body = answer.json()
-        assert body["message"] == "Exchange 'bybti' is not supported. Did you mean bybit?"
+        assert body["message"] == (
+            "Exchange 'bybti' is not supported; supported: bybit. Did you mean bybit?"
+        )
         assert body["supported_exchanges"] == ["bybit"]
 
 

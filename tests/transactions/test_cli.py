@@ -140,8 +140,9 @@ class TestCredentials:
         assert KEY.api_key not in listed
         said = run("credentials", "check", "bybit").stdout.splitlines()
         assert said[0] == "The internal credentials are valid."
-        assert said[1].startswith("The key expires on 20")
-        assert len(said) == 2
+        assert said[1] == "The key can only read."
+        assert said[2].startswith("The key expires on 20")
+        assert len(said) == 3
         before = (tmp_path / "master_key").read_text()
         assert "Re-encrypted 1 credential " in run("credentials", "rotate").stdout
         assert (tmp_path / "master_key").read_text() != before
@@ -216,7 +217,29 @@ class TestCredentials:
         finally:
             keys[KEY.api_key] = KEY
         assert "The key can trade (SpotTrade)" in said
-        assert "The key has no permission to read any of these: deposits." in said
+        assert "The key does not have the permissions to read holdings, deposits, " in said
+
+    def test_a_key_that_can_move_or_trade_is_stored_only_if_told(
+        self, run: Run, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        from dataclasses import replace
+
+        _, simulated = exchange
+        keys = simulated._keys
+        powers = {"Wallet": ("AccountTransfer", "Withdraw"), "Spot": ("SpotTrade",)}
+        keys[KEY.api_key] = replace(KEY, read_only=False, permissions=powers)
+        set_bybit = ("credentials", "set", "bybit")
+        try:
+            refused(
+                run(*set_bybit, typed=typed_key()),
+                "The key can withdraw funds and place or cancel orders, which is not needed",
+                "--may-withdraw --may-trade stores it anyway",
+            )
+            refused(run(*set_bybit, "--may-withdraw", typed=typed_key()), "--may-trade stores it")
+            told = run(*set_bybit, "--may-withdraw", "--may-trade", typed=typed_key())
+            assert told.exit_code == 0
+        finally:
+            keys[KEY.api_key] = KEY
 
     @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
     def test_nonsense_is_refused(self, run: Run, typed: str) -> None:

@@ -154,15 +154,19 @@ def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) ->
     Raises:
         InvalidRequest: The key can do more.
     """
-    for able, has, accepted, option in (
-        ("withdraw funds", info.may_withdraw, may_withdraw, "--may-withdraw"),
-        ("place or cancel orders", info.may_trade, may_trade, "--may-trade"),
-    ):
-        if has and not accepted:
-            raise InvalidRequest(
-                f"The key can {able}, which is not needed: create a read-only "
-                f"key. Nothing was changed; {option} stores it anyway."
-            )
+    powers = (
+        ("withdraw funds", info.may_withdraw and not may_withdraw, "--may-withdraw"),
+        ("place or cancel orders", info.may_trade and not may_trade, "--may-trade"),
+    )
+    refused = [(able, option) for able, is_refused, option in powers if is_refused]
+    if not refused:
+        return
+    able = " and ".join(able for able, _ in refused)
+    options = " ".join(option for _, option in refused)
+    raise InvalidRequest(
+        f"The key can {able}, which is not needed: create a read-only key. Nothing was changed; "
+        f"{options} stores it anyway."
+    )
 
 
 async def _accepted(
@@ -214,6 +218,8 @@ def check(
     typer.echo(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
+    if found.info.read_only:
+        typer.echo("The key can only read.")
     _show_account(found.info)
 
 
@@ -261,8 +267,9 @@ def _show_account(info: AccountInfo) -> None:
         typer.echo(warning)
     if info.expires_at is not None:
         typer.echo(f"The key expires on {iso_ms(info.expires_at)[:10]} (UTC).")
-    for kind in info.unavailable_types:
-        typer.echo(f"The key has no permission to read any of these: {kind}.")
+    if info.unavailable_types:
+        types = ", ".join(info.unavailable_types)
+        typer.echo(f"The key does not have the permissions to read {types}.")
 
 
 @credentials_app.command("list")

@@ -1,6 +1,7 @@
 """`onebook transactions`: export an account's history, collect it, follow it, report any gaps."""
 
 import json
+from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import UTC, tzinfo
 from decimal import Decimal
@@ -27,7 +28,6 @@ from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
 from onebook.client.follow import LiveTransaction
 from onebook.errors import InvalidRequest
-from onebook.transactions.adapter import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
@@ -227,11 +227,11 @@ def collect_command(
         for each in done
     )
     print_table(("account", "environment", "read", "new", "complete"), rows)
-    for each in done:
-        for error in each.errors:
-            typer.echo(f"{each.account} {error.transaction_type}: {error.message}")
+    errors = ((each.account, e.transaction_type, e.message) for each in done for e in each.errors)
+    for sentence in _stated(errors):
+        typer.echo(sentence)
     if not done:
-        fail("No credentials are stored for these accounts.")
+        fail("No credentials are stored in this environment; store some with onebook credentials.")
     if not all(each.complete for each in done):
         raise typer.Exit(EXIT_INCOMPLETE)
 
@@ -361,20 +361,32 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
     if zone is not UTC:
         rest = "" if output is None else "; the file uses UTC"
         typer.echo(f"Times in this table are in {zone}{rest}.")
-    for error in outcome.errors:
-        typer.echo(f"{_of_account(error)}{error.transaction_type}: {error.message}")
-    for entry in outcome.coverage:
-        if entry.omitted:
-            typer.echo(f"{_of_account(entry)}{entry.transaction_type}: {entry.omitted}")
+    for sentence in _stated(
+        [
+            *((e.account or "", e.transaction_type, e.message) for e in outcome.errors),
+            *((e.account or "", e.transaction_type, e.omitted or "") for e in outcome.coverage),
+        ]
+    ):
+        typer.echo(sentence)
     for sentence in _proof(outcome.verification):
         typer.echo(sentence)
     for sentence in _summary(outcome, output):
         typer.echo(sentence)
 
 
-def _of_account(entry: Coverage | ErrorEntry) -> str:
-    """The account of an entry of an answer for several accounts, as a prefix."""
-    return f"{entry.account} " if entry.account else ""
+def _stated(statements: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Statements about an account and a type, each once with all of its types; without empty ones.
+
+    The account is "" in an answer for a single one.
+    """
+    types: dict[tuple[str, str], list[str]] = {}
+    for account, kind, sentence in statements:
+        if sentence:
+            types.setdefault((account, sentence), []).append(kind)
+    return [
+        f"{account} {', '.join(kinds)}: {sentence}".lstrip()
+        for (account, sentence), kinds in types.items()
+    ]
 
 
 def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:
@@ -394,7 +406,7 @@ def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:
     if outcome.skipped:
         sentence += (
             f" Not written: {_counted(outcome.skipped, 'record')} that would count an event twice "
-            "or changed no balance (second views, own transfers, incomplete ones)."
+            "or changed no balance (second views, own transfers, pending and failed events)."
         )
     return [*sentences, sentence]
 
@@ -464,6 +476,8 @@ async def collect_here(
         service = exchange_service(opened)
         collector = Collector(service, opened.store.facts, settings=opened.settings)
         try:
+            for name in names if exchange != ALL else ():
+                await service.require_account(name, environment)
             for account in await collector.accounts():
                 wanted = exchange == ALL or str(account.name) in names
                 if not wanted or account.environment is not environment:

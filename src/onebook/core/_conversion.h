@@ -61,7 +61,8 @@ static inline bool rate_price(
     int shift = decimals + (rates->inverse ? rates->price_scale : -rates->price_scale) - scale;
     if (rates->inverse) below = rate;
     else above *= rate;
-    if (!wide_shift(shift < 0 ? &below : &above, shift < 0 ? -shift : shift)) return false;
+    /* Not by a chosen pointer, which would keep both numbers in memory. */
+    if (shift < 0 ? !wide_shift(&below, -shift) : !wide_shift(&above, shift)) return false;
     if (side) {
         if (__builtin_add_overflow(above, below - 1, &above)) return false;
     }
@@ -76,7 +77,7 @@ static inline bool converted_store(Converted *member) {
     Level *level;
     if (member->amount == 0) return true;
     if (member->room == 0) {
-        if (block_new(side, 0) == NULL) return false;
+        if (block_add(side, 0) == NULL) return false;
         member->room = BLOCK_LEVELS;
     }
     level = &side->blocks[0]->levels[--member->room];
@@ -140,7 +141,9 @@ static inline int convert_side(
         unit = (wide)magnitude(best) * (uint64_t)cursor->amounts;
         if (!wide_shift(&unit, costs)) return CONVERSION_MISFIT;
         while (amount) {
-            if (!__builtin_mul_overflow(unit, (wide)amount, &cost) && cost <= capacity)
+            if (capacity < unit)
+                taken = 0;
+            else if (!__builtin_mul_overflow(unit, (wide)amount, &cost) && cost <= capacity)
                 taken = amount;
             else
                 taken = (int64_t)(capacity / unit);

@@ -1,5 +1,11 @@
 # Converts books into another currency through a live conversion book: see `reference.conversion`.
 
+cdef enum:
+    # Rates that are merged at least, and how many times those of the last conversion: few of the
+    # rates of deep books are used. If they do not suffice, all are merged.
+    RATES_LEAST = 32
+    RATES_AHEAD = 2
+
 @cython.final
 cdef class Conversion:
     """Converts the books of some members into another quote currency."""
@@ -37,22 +43,48 @@ cdef class Conversion:
 
     def convert(self, books, through, *, int depth=_LEVELS_MAX):
         """Convert these books, None for one that is not live: see `reference.conversion`."""
-        cdef int side, member, decimals, live = self.members.gather(books)
+        cdef int live = self.members.gather(books)
         cdef bint same, rates_same
-        cdef Book target, source
         if len(through) != self.rates.member_count:
             self.rates.gather(through)  # raises
         same = renewed(books, self.book_versions) == 0
         rates_same = renewed(through, self.rate_versions) == 0
         same = same and self.found is not None and depth == self.depth
         if not (self.found is not None and rates_same):
+            self.rates.depth = min(RATES_DEPTH, max(
+                RATES_LEAST, RATES_AHEAD * self.used[0], RATES_AHEAD * self.used[1]
+            ))
             self.rates.merge(through)
             rates_same = False
         if same and (rates_same or self.same_rates()):
             return list(self.found)
         self.depth = depth
+        self.found = None  # until it is whole
+        found = self.convert_all(books, live, depth)
+        if self.ran_out():
+            self.rates.depth = RATES_DEPTH
+            self.rates.merge(through)
+            found = self.convert_all(books, live, depth)
+        self.found = found
+        return list(found)
+
+    cdef bint ran_out(self) noexcept:
+        """Whether the last conversion used up the rates, of which more were not merged."""
+        cdef int side, taken
+        if self.rates.is_wide or self.rates.depth == RATES_DEPTH:
+            return False
+        for side in range(2):
+            taken = 1 - side if self.inverse else side
+            if self.used[side] > self.rates.now.counts[taken] == self.rates.depth:
+                return True
+        return False
+
+    cdef list convert_all(self, books, int live, int depth):
+        """Convert both sides of all books with the merged rates."""
+        cdef int side, member
+        cdef Book target, source
         levels = self.rates.levels() if self.rates.is_wide else None
-        decimals = self.decimals(books, live, levels)
+        cdef int decimals = self.decimals(books, live, levels)
         found = []
         for member, book in enumerate(books):
             if book is None:
@@ -64,12 +96,10 @@ cdef class Conversion:
             target.price_scale = decimals
             target.amount_scale = source.amount_scale
             found.append(target)
-        self.found = None  # until it is whole
         for side in range(2):
             if self.rates.is_wide or not self.put(side, live, decimals, depth):
                 self.put_wide(side, books, decimals, depth)
-        self.found = found
-        return list(found)
+        return found
 
     cdef bint same_rates(self) noexcept:
         """Whether the last merge changed no rate that the last conversion depends on."""

@@ -127,18 +127,24 @@ static inline void block_pad(Block *block) {
     for (int32_t at = block->count; at < BLOCK_LEVELS; at++) block->levels[at].key = INT64_MAX;
 }
 
-/* Insert an empty block at position `at`; NULL if out of memory. */
-static inline Block *block_new(Side *side, int32_t at) {
+/* Insert an empty block at position `at`, whose places are not padded; NULL if out of memory. */
+static inline Block *block_add(Side *side, int32_t at) {
     Block *block;
     if (!side_room(side)) return NULL;
     block = malloc(sizeof(Block));
     if (block == NULL) return NULL;
     block->count = 0;
-    block_pad(block);
     memmove(side->blocks + at + 1, side->blocks + at, (side->block_count - at) * sizeof(Block *));
     memmove(side->lows + at + 1, side->lows + at, (side->block_count - at) * sizeof(int64_t));
     side->blocks[at] = block;
     side->block_count++;
+    return block;
+}
+
+/* Insert an empty block at position `at`; NULL if out of memory. */
+static inline Block *block_new(Side *side, int32_t at) {
+    Block *block = block_add(side, at);
+    if (block != NULL) block_pad(block);
     return block;
 }
 

@@ -471,7 +471,8 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
             "master key",
             opened,
             f"The credentials of {name} can be decrypted.",
-            f"Restore the master key, or set them again: onebook credentials set {row.exchange}.",
+            f"Restore the master key, or set them again: onebook credentials set {row.exchange}"
+            f"{Environment(row.environment).option}.",
         )
     async for each in _collection(settings, store, clock):
         yield each
@@ -489,7 +490,8 @@ async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIt
         environment = Environment(row.environment)
         account = CollectedAccount.of(row.exchange, environment)
         name = f"{row.exchange} ({row.environment})"
-        command = f"onebook transactions collect --exchange {row.exchange}"
+        selected = row.exchange + environment.option
+        command = f"onebook transactions collect --exchange {selected}"
         last = await store.facts.get(account.fact)
         problem = await store.facts.get(account.problem_fact)
         age_s = 0 if last is None else round(clock.wall_ms() - int(last)) // SECOND_MS
@@ -514,7 +516,7 @@ async def _collection(settings: Settings, store: Store, clock: Clock) -> AsyncIt
                 f"The API key of {name} was replaced, and the exchange does not say to which "
                 "account it belongs.",
                 "If it belongs to another account, store it under another name, and delete the "
-                f"collected records: onebook transactions forget {row.exchange}",
+                f"collected records: onebook transactions forget {selected}",
             )
 
 

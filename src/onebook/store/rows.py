@@ -171,6 +171,7 @@ class ExportJobRow(Struct, frozen=True):
         requested_at_ms: When the export was requested.
         changed_at_ms: When the state last changed.
         reason: Why it failed, in a sentence.
+        reference: The exchange's id of the export; "" if it has none.
     """
 
     exchange: str
@@ -181,3 +182,4 @@ class ExportJobRow(Struct, frozen=True):
     requested_at_ms: int
     changed_at_ms: int
     reason: str = ""
+    reference: str = ""

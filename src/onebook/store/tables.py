@@ -212,6 +212,7 @@ export_jobs = Table(
     Column("requested_at_ms", BigInteger, nullable=False),
     Column("changed_at_ms", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),  # of a failure
+    Column("reference", Text, nullable=False, server_default=""),  # the exchange's id of the export
 )
 
 # Uses of request budgets that an exchange limits per day or month.

@@ -245,6 +245,11 @@ class Environment(StrEnum):
     TESTNET = "testnet"
     DEMO = "demo"  # play money, on the live exchange's hosts
 
+    @property
+    def option(self) -> str:
+        """The option that selects it in a command line, after a space; "" for the mainnet."""
+        return "" if self is Environment.MAINNET else f" --{self.value}"
+
 
 class CredentialField(Struct, frozen=True):
     """One field of an exchange's credentials, as the operator enters it.

@@ -85,12 +85,12 @@ class CollectionFull(OnebookError):
 class AnotherAccount(OnebookError):
     """The credentials belong to another account than the records collected under their name."""
 
-    def __init__(self, account: str) -> None:
+    def __init__(self, account: AccountName, environment: Environment) -> None:
         super().__init__(
             f"The credentials of {account} belong to another account than the records that were "
             "collected under this name. Store them under another name, such as "
-            f"{account.partition(':')[0]}:new, or delete the records with onebook transactions "
-            f"forget {account}."
+            f"{account.exchange}:new, or delete the records with onebook transactions "
+            f"forget {account}{environment.option}."
         )
 
 
@@ -342,7 +342,7 @@ class Collector:
             raise
         if before is not None:
             if before.differs(found):
-                raise AnotherAccount(str(name))
+                raise AnotherAccount(name, environment)
             if not (before.owner and found.owner):
                 found = replace(found, owner=found.owner or before.owner, doubtful=True)
                 log.warning(

@@ -100,10 +100,16 @@ class ExportState(StrEnum):
 
 
 class ExportAnswer(Struct, frozen=True):
-    """The exchange's answer about an export; `url` is its address, if it is ready."""
+    """The exchange's answer about an export.
+
+    Args:
+        url: The address of the file, if it is ready.
+        reference: The exchange's id of the export, if its state must be requested by id.
+    """
 
     state: ExportState
     url: str = ""
+    reference: str = ""
 
 
 class BadExport(Exception):
@@ -117,7 +123,7 @@ class ExportRule(Struct, frozen=True, kw_only=True):
         pieces: The parts in a time range, newest first, including the current one.
         owner: Identifies the user at the exchange, whatever the key.
         apply: Requests an export.
-        status: Requests its state.
+        status: Requests its state; receives the `reference` of the answer to `apply`.
         rows: Reads a downloaded file; raises `BadExport`.
         at_ms: The time of a row.
         budget: How many exports may be requested.
@@ -128,7 +134,7 @@ class ExportRule(Struct, frozen=True, kw_only=True):
     pieces: Callable[[int, int, int], list[ExportPiece]]
     owner: Callable[[Any], Awaitable[str]]
     apply: Callable[[Any, ExportPiece], Awaitable[ExportAnswer]]
-    status: Callable[[Any, ExportPiece], Awaitable[ExportAnswer]]
+    status: Callable[[Any, ExportPiece, str], Awaitable[ExportAnswer]]
     rows: Callable[[Path], Iterator[Row]]
     at_ms: Callable[[Row], int]
     budget: Budget
@@ -344,7 +350,7 @@ class ExportJobs:
                 return None
             if answer.state is ExportState.MAKING:
                 raise Pending(job.requested_at_ms)
-        answer = await account.rule.status(account.session, piece)
+        answer = await account.rule.status(account.session, piece, job.reference)
         if answer.state is ExportState.ABSENT:  # it was only kept for some time
             job, answer = await self._apply(account, key, piece)
             if answer.state is ExportState.EMPTY:
@@ -395,6 +401,7 @@ class ExportJobs:
         if answer.state is ExportState.TOO_EARLY:
             await self.store.put(replace(job, state=ExportState.TOO_EARLY.value))
             raise account.pending(f"exports {piece.label} when it is over.")
+        job = replace(job, reference=answer.reference)
         EXPORTS.labels(key.exchange, REQUESTED).inc()
         log.info("Requested the export of %s from %s.", piece.label, account.display)
         if answer.state is ExportState.EMPTY:
@@ -466,7 +473,8 @@ class ExportJobs:
                         raise await self._failed(
                             account, job, _unusable(piece, error), state=DAMAGED
                         ) from None
-                answer = await account.rule.status(account.session, piece)  # for a new link
+                # For a new link
+                answer = await account.rule.status(account.session, piece, job.reference)
                 if answer.state is not ExportState.READY:
                     raise Pending(job.requested_at_ms)
                 url = answer.url

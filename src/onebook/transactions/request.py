@@ -208,7 +208,7 @@ def environment_of(*, testnet: bool, demo: bool) -> Environment:
         InvalidRequest: The request names two environments.
     """
     if testnet and demo:
-        raise InvalidRequest("Fields testnet and demo are mutually exclusive.")
+        raise InvalidRequest("Select either testnet or demo, not both.")
     if demo:
         return Environment.DEMO
     return Environment.TESTNET if testnet else Environment.MAINNET
@@ -236,7 +236,8 @@ def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
     adapter = adapters.get(exchange)
     if adapter is None:
         raise InvalidExchange(
-            f"Exchange {exchange[:40]!r} is not supported.{meant(exchange[:40], adapters)}",
+            f"Exchange {exchange[:40]!r} is not supported; supported: {', '.join(adapters)}."
+            f"{meant(exchange[:40], adapters)}",
             details={"supported_exchanges": list(adapters)},
         )
     return adapter

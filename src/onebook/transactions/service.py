@@ -203,6 +203,19 @@ class Transactions:
             if name.exchange in self._adapters
         ]
 
+    async def require_account(self, account: str, environment: Environment) -> None:
+        """Require usable credentials of an account.
+
+        Raises:
+            InvalidExchange: The exchange is not supported.
+            InvalidRequest: The credentials are missing, or the account's label is malformed.
+        """
+        adapter = find(self._adapters, account)
+        credentials = await self._vault.get(account, environment)
+        message = _unusable(adapter, environment, credentials, account_name(account).label)
+        if message:
+            raise InvalidRequest(message)
+
     @property
     def adapters(self) -> Mapping[str, ExchangeAdapter]:
         """The exchanges by name."""
@@ -353,7 +366,10 @@ class Transactions:
             and account_name(row.exchange).exchange in self._adapters
         ]
         if not found:
-            raise ServiceUnavailable(f"The operator has set no {environment.value} credentials.")
+            raise ServiceUnavailable(
+                f"The operator has set no {environment.value} credentials "
+                f"(onebook credentials set EXCHANGE{environment.option})."
+            )
         return found[:ACCOUNTS_MAX]
 
     def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
@@ -613,12 +629,12 @@ class Transactions:
             ServiceUnavailable: There are no credentials.
             ExchangeFailed: The exchange does not answer.
         """
+        adapter = self._adapters[name.exchange]
         credentials = await self._vault.get(str(name), environment)
         if credentials is None:
-            raise ServiceUnavailable(f"The operator has set no credentials of {name}.")
+            raise ServiceUnavailable(_unusable(adapter, environment, None, name.label))
         key = fingerprint(credentials.api_key)
         if key not in self._owners:
-            adapter = self._adapters[name.exchange]
             found = await validated(adapter, environment, credentials, name=name, key_id=LIVE)
             if found.info is None:
                 raise ServiceUnavailable(found.message)
@@ -826,8 +842,11 @@ def _unusable(
     if environment not in adapter.environments:
         return f"{entry.display} has no {environment.value}."
     if credentials is None:
-        of = f" for the account {label}" if label else ""
-        return f"The operator has set no {entry.display} {environment.value} credentials{of}."
+        name, of = AccountName(entry.name, label), f" for the account {label}" if label else ""
+        return (
+            f"The operator has set no {entry.display} {environment.value} credentials{of} "
+            f"(onebook credentials set {name}{environment.option})."
+        )
     missing = [
         field.label
         for field in entry.fields

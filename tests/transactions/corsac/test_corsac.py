@@ -317,7 +317,7 @@ class TestKeys:
         async def story() -> tuple[dict[str, Any], str]:
             async with CorsacWorld(simulated(demo=True), GOOD, "demo") as here:
                 answer = await here.fetch("deposits", demo=True)
-                with pytest.raises(InvalidRequest, match="mutually exclusive"):
+                with pytest.raises(InvalidRequest, match="either testnet or demo"):
                     await here.fetch("deposits", demo=True, testnet=True)
                 with pytest.raises(InvalidRequest, match="has no testnet"):
                     await here.fetch("deposits", testnet=True)
@@ -497,8 +497,10 @@ class TestCommands:
         assert command("credentials", "check", "corsac:treasury").exit_code == 0
         missing = command("credentials", "check", "corsac")
         assert (missing.exit_code, missing.stdout) == (
-            1, "The operator has set no Corsac mainnet credentials.\n"
-        )  # fmt: skip
+            1,
+            "The operator has set no Corsac mainnet credentials "
+            "(onebook credentials set corsac).\n",
+        )
         assert "corsac:treasury" in command("credentials", "list").stdout
         refused = command("credentials", "set", "corsac:Treasury", typed=typed)
         assert refused.exit_code == 2

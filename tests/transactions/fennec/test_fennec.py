@@ -244,6 +244,16 @@ class TestCommands:
         refused = run("transactions", "collect", "--exchange", "fennec")
         assert refused.exit_code == 2
         run("credentials", "set", "fennec", typed=f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n")
+        for other, message in (
+            (
+                "fennec:new",
+                "for the account new (onebook credentials set fennec:new)",
+            ),
+            ("fenec", "Exchange 'fenec' is not supported; supported: "),
+        ):
+            refused = run("transactions", "collect", "--exchange", f"fennec,{other}")
+            assert (refused.exit_code, refused.stdout) == (2, "")  # nothing was collected
+            assert message in refused.stderr
         first = run("transactions", "collect", "--exchange", "fennec")
         assert first.exit_code == 0, first.output
         assert re.search(r"fennec +mainnet +[\d,]+ +[\d,]+ +yes", first.stdout)

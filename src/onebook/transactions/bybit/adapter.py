@@ -273,13 +273,15 @@ class BybitReader:
         key = await self._key_info()
         mode = await self._account_mode()
         try:
+            granted, read_only = granted_of(key), key["readOnly"] == 1
             return AccountInfo(
                 account_type="CLASSIC" if mode in CLASSIC else "UNIFIED",
-                read_only=key["readOnly"] == 1,
-                unavailable_types=unavailable_types(granted_of(key)),
+                read_only=read_only,
+                unavailable_types=unavailable_types(granted),
                 warnings=tuple(warnings_of(key)),
                 expires_at=expires_at(key, self._account.now_ms()),
-                may_withdraw=key["readOnly"] != 1 and WITHDRAWING in granted_of(key),
+                may_withdraw=not read_only and WITHDRAWING in granted,
+                may_trade=not read_only and not granted.isdisjoint(TRADING),
                 owner=str(key.get("userID") or ""),
             )
         except (LookupError, TypeError, AttributeError):

@@ -617,7 +617,10 @@ ENTRY: Final = AdapterEntry(
         "leverage_token_trades": "leverage_token_trade",
     },
     fields=(KEY_FIELD, replace(SECRET_FIELD, from_file=True)),  # an operator-made RSA key
-    advice="A read-only key with the permissions Wallet, Spot and Contract is sufficient.",
+    advice=(
+        "At Bybit, under API, create a read-only key with the permissions Wallet, Spot and "
+        "Contract, bound to the address of this server; otherwise it expires after 90 days."
+    ),
     default=(
         "deposits",
         "withdrawals",

@@ -215,7 +215,8 @@ ENTRY: Final = AdapterEntry(
         "At Kraken, under Settings > API, create a key that only Onebook uses, with the "
         "permissions Query funds, Query closed orders & trades, Query ledger entries and, for live "
         "transactions, WebSocket interface, without dates. For futures, create another at Kraken "
-        "Futures: General API read only, Withdrawal API no access."
+        "Futures: General API read only, Withdrawal API no access; Kraken does not report what "
+        "such a key may do, so this is not checked."
     ),
     default=(
         DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, FUTURES, TRANSFERS, EARN, FEES, OTHERS,

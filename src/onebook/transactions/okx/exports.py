@@ -110,8 +110,8 @@ async def apply(session: Any, piece: ExportPiece) -> ExportAnswer:
     return ExportAnswer(found)
 
 
-async def status(session: Any, piece: ExportPiece) -> ExportAnswer:
-    """Request the state of an export, and a link to it."""
+async def status(session: Any, piece: ExportPiece, reference: str) -> ExportAnswer:
+    """Request the state of an export, and a link to it; OKX identifies it by its quarter."""
     row, state = await _first(session, Call(EXPORT, urlencode(_asked(piece))))
     if state is not None:
         return ExportAnswer(state)
