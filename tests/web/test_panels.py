@@ -416,8 +416,8 @@ import("/web/page/state.js").then(({ readState, writeState }) => {
   const read = (fragment) => readState(fragment, { rows: 12 });
   const odd = read("#symbol=<b>&symbol=btc/usdt&symbol=BTC/USDT&size=0&by=x&levels=9&rate=99" +
     "&exchanges=okx,<i>");
-  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&range=5" +
-    "&levels=200&rate=10&exchanges=okx";
+  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&most=2&range=5" +
+    "&levels=200&rate=10&fees=published&exchanges=okx";
   return [odd, writeState(read(far)) === far, writeState(read("")), read("#exchanges=").exchanges];
 })
 """
@@ -433,6 +433,7 @@ async def test_an_address_is_read_with_care_and_written_as_it_was_read(
         "group": "",
         "size": "10000",
         "by": "notional",
+        "most": "",
         "range": "0.5",
         "net": False,
         "quotes": [],
