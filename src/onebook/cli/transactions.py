@@ -497,13 +497,16 @@ async def forget_here(
     with require_server("transactions forget"):
         from onebook.cli.credentials import exchange_service, open_vault
         from onebook.transactions.collector import CollectedAccount, Collector
-        from onebook.transactions.request import environment_of
+        from onebook.transactions.request import environment_of, find
     wanted = CollectedAccount.of(account, environment_of(testnet=testnet, demo=demo))
     async with open_vault(config) as opened:
         service = exchange_service(opened)
         try:
             collector = Collector(service, opened.store.facts, settings=opened.settings)
-            return await collector.forget(wanted, before_ms)
+            gone = await collector.forget(wanted, before_ms)
+            if not (gone.records or gone.readings):
+                find(dict(service.adapters), account)  # a misspelt name must not look deleted
+            return gone
         finally:
             await service.close()
 

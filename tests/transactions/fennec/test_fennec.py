@@ -263,6 +263,9 @@ class TestCommands:
         ]
         assert all(counts)
         assert sum(counts) == kept_count
+        nothing = run("transactions", "forget", "fenec", "--yes")  # a typo deletes nothing
+        assert nothing.exit_code == 2
+        assert "Exchange 'fenec' is not supported; supported: " in nothing.stderr
         assert run("transactions", "fetch", *words).exit_code != 0
 
     def test_from_the_passphrase_to_a_proven_file(self, run: Any, tmp_path: Path) -> None:
