@@ -23,8 +23,8 @@ NODE = BENCH / ".node"
 PYTHON = VENV / "bin" / "python"
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 PEERS = (
-    "aiohttp", "ccxt==4.5.*", "cryptofeed==2.4.*", "httpx", "orjson", "picows", "pytest", "uvicorn",
-    "uvloop", "websockets",
+    "aiohttp", "ccxt==4.5.*", "cryptofeed==2.4.*", "httpx", "orjson", "picows", "pyarrow", "pytest",
+    "uvicorn", "uvloop", "websockets",
 )  # fmt: skip
 NODE_PEERS = ("tardis-dev",)
 SHOWN = (

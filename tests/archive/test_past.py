@@ -1,13 +1,16 @@
 """The past is the live book: every recorded update is rebuilt with its checksum."""
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import onebook
 from disks import filled, small_disk
+from onebook.archive import folder as folder_module
 from onebook.archive.folder import HOUR_US, HistoryFolder
 from onebook.archive.reader import books_at
 from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S, HistoryRecorder
@@ -131,6 +134,56 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
     update = onebook.history(tmp_path, SYMBOL, exchanges=NAMES, at=before)
     assert update.time_us == before
     assert set(update.exchanges) == set(NAMES)
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("write", range(6))
+async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
+    tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends before a file of the merge, of a book or of the coverage, or at the end."""
+    world = World(tmp_path, 4)
+    monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
+    await world.recorder.begin()
+    world.open()
+    for at in range(500):
+        world.step()
+        if at % 12 == 0:
+            world.recorder.take_keyframes()
+            await world.recorder.flush()
+    await world.recorder.flush()
+    hour_us, _ = world.recorder.folder.open_hours()
+    written = []
+
+    def rename(path: Path, target: Path) -> Path:
+        if len(written) == write:
+            raise Crash
+        written.append(target)
+        os.rename(path, target)
+        return target
+
+    def rmtree(path: Path) -> None:
+        for each in sorted(path.iterdir())[:1]:
+            each.unlink()
+        raise Crash
+
+    crashing = HistoryFolder(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        patch.setattr(folder_module.shutil, "rmtree", rmtree)
+        with pytest.raises(Crash):
+            crashing.close_hour(hour_us)
+    assert missing_in(world, slice(write, None, 29)) == set()
+    assert HistoryFolder(tmp_path).close_hour(hour_us)
+    assert missing_in(world, slice(write, None, 29)) == set()
+    for path in tmp_path.glob("[0-9]*/*/*/*/*/*.parquet"):
+        rows = pq.read_table(path, columns=["run", "message", "kind"]).to_pylist()
+        assert rows == sorted(rows, key=lambda row: (row["run"], row["message"]))
+        states = [(row["run"], row["message"]) for row in rows if row["kind"] == "health"]
+        assert len(states) == len(set(states))
 
 
 async def test_a_crash_is_missing_and_nothing_else(tmp_path: Path) -> None:

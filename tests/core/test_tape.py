@@ -1,6 +1,7 @@
 """Tapes: the compiled one equals the reference byte for byte, and a book is what was recorded."""
 
 from array import array
+from datetime import datetime
 from types import ModuleType
 
 import pytest
@@ -181,6 +182,42 @@ def test_a_message_has_rows_or_one_without_a_side(made) -> None:
     assert [*columns.sides] == [0, 1, NO_SIDE, 0]
     assert memoryview(columns.prices).cast("q").tolist() == [15, 16, 0, 15]
     assert memoryview(columns.amounts).cast("q").tolist() == [200, 125, 0, 0]
+
+
+def times_of(made: ModuleType, texts: list[int | str]) -> list[int]:
+    tape, book = made.BookTape(microseconds, ROWS_MAX), made.Book()
+    book.record(tape)
+    for each in texts:
+        assert book.keyframe(0.0, each)
+    return memoryview(tape.swap().columns(0, 0, LAST_US).times).cast("q").tolist()
+
+
+MOMENTS = st.datetimes(datetime(1969, 12, 31), datetime(2101, 3, 1)).flatmap(
+    lambda at: st.sampled_from([
+        at.isoformat() + "Z", f"{at:%Y-%m-%dT%H:%M:%S}Z", f"{at:%Y-%m-%dT%H:%M:%S.%f}123Z",
+        f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond % 10}Z", f"{at:%Y-%m-%d %H:%M:%S}", at.isoformat(),
+        f"{at:%Y-%m-%dT%H:%M:%S.%f}+01:00", f"{at:%Y-%m-%dT%H:%M}", f"{at:%Y%m%dT%H%M%S}Z",
+    ])
+)  # fmt: skip
+ODD = st.text("0123456789-:.TZ ", max_size=32) | st.integers(0, 10**21).map(str)
+NEARLY = st.tuples(MOMENTS, st.integers(0, 30), st.sampled_from("0129-:.TZ ")).map(
+    lambda made: made[0][: made[1]] + made[2] + made[0][made[1] + 1 :]
+)
+
+
+@needs_compiled
+@given(st.lists(MOMENTS | ODD | NEARLY, min_size=1, max_size=20))
+@settings(max_examples=300)
+def test_times_are_read_as_the_connectors_read_them(texts) -> None:
+    assert times_of(core, texts) == [microseconds(each) for each in texts]
+
+
+@needs_compiled
+def test_ends_of_years_and_of_months_are_read() -> None:
+    texts = ["1970-01-01T00:00:00Z", "2000-02-29T23:59:59.999999999Z", "2100-02-29T00:00:00Z",
+             "2024-02-29T00:00:00.Z", "2026-12-31T23:59:60Z", "2026-04-31T00:00:00Z",
+             "2026-11-27T24:00:00Z", "999999999999999999", "١٢"]  # fmt: skip
+    assert times_of(core, texts) == [microseconds(each) for each in texts]
 
 
 @pytest.mark.parametrize("made", EACH)

@@ -44,8 +44,9 @@ HOUR_US: Final = 3_600_000_000
 # Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
 ROW_GROUP_ROWS: Final = 16_384
 ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
-SEGMENT_OPTIONS: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 READ_THREADS: Final = 4
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
@@ -175,7 +176,8 @@ class HistoryFolder:
         Raises:
             OSError: It cannot be written.
         """
-        self._write_segment([messages], messages.schema, self._segment_path(segment))
+        # Not compressed: it is read and deleted within a minute.
+        self._write_segment([messages], messages.schema, self._segment_path(segment), None)
 
     def merge_segments(self, hour_us: int, least: int = 1) -> None:
         """Merge each run's segments into one by book, if there are at least this many."""
@@ -190,7 +192,7 @@ class HistoryFolder:
             messages = pa.concat_tables([_opened(each.path).read_all() for each in some])
             parts, books = _by_book(messages.unify_dictionaries().combine_chunks())
             metadata = {**(messages.schema.metadata or {}), BOOKS: json.dumps(books).encode()}
-            self._write_segment(parts, messages.schema.with_metadata(metadata), path)
+            self._write_segment(parts, messages.schema.with_metadata(metadata), path, MERGED)
             for each in some:
                 if each.path != path:
                     each.path.unlink()
@@ -248,13 +250,14 @@ class HistoryFolder:
         self,
         hours: Sequence[int],
         symbol: str,
-        start_us: int,
+        start_us: int | None,
         end_us: int,
         exchanges: Collection[str] | None = None,
     ) -> dict[str, pa.Table]:
         """Return the rows of each book of a symbol by its exchange, each once and in order.
 
-        All that were received in this time are returned, and some from before and after.
+        All that were received in this time are returned, and some from before and after; without
+        a start, all since the last keyframe before the end.
         """
         for _ in range(READ_TRIES - 1):
             try:
@@ -267,10 +270,11 @@ class HistoryFolder:
         self,
         hours: Sequence[int],
         symbol: str,
-        start_us: int,
+        start_us: int | None,
         end_us: int,
         exchanges: Collection[str] | None,
     ) -> dict[str, pa.Table]:
+        since_us = end_us - LOOK_BACK_US if start_us is None else start_us
         reads: list[Callable[[], dict[str, pa.Table]]] = []
         for hour_us in hours:
             reads += [
@@ -281,7 +285,7 @@ class HistoryFolder:
             reads += [
                 partial(_read_segment, each.path, symbol, exchanges)
                 for each in self.segments(hour_us)
-                if each.start_us <= end_us and each.end_us >= start_us
+                if each.start_us <= end_us and each.end_us >= since_us
             ]
         found: dict[str, list[pa.Table]] = {}
         with ThreadPoolExecutor(READ_THREADS, "history-read") as pool:
@@ -317,10 +321,18 @@ class HistoryFolder:
         return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
 
     @staticmethod
-    def _write_segment(parts: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
-        with _complete(path) as file, ipc.new_file(file, schema, options=SEGMENT_OPTIONS) as writer:
+    def _write_segment(
+        parts: Iterable[pa.Table],
+        schema: pa.Schema,
+        path: Path,
+        options: ipc.IpcWriteOptions | None,
+    ) -> None:
+        buffer = pa.BufferOutputStream()  # because pyarrow writes a file in many small pieces
+        with ipc.new_file(buffer, schema, options=options) as writer:
             for part in parts:
                 writer.write_table(part)
+        with _complete(path) as file:
+            file.write(buffer.getvalue())
 
 
 def _moment(at_us: int) -> datetime:
@@ -369,7 +381,8 @@ def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]
     """Divide messages by book, each in order."""
     symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
     names = [symbols.dictionary.to_pylist(), exchanges.dictionary.to_pylist()]
-    book = pc.add(pc.multiply(symbols.indices, len(names[1])), exchanges.indices)
+    count = pa.scalar(len(names[1]), pa.int32())
+    book = pc.add(pc.multiply(symbols.indices, count), exchanges.indices)
     order = pc.array_sort_indices(book)
     ordered, runs = messages.take(order), pc.run_end_encode(book.take(order))
     books = [divmod(code, len(names[1])) for code in runs.values.to_pylist()]
@@ -419,16 +432,22 @@ def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     yield start, len(rows)
 
 
-def _read_book(path: Path, start_us: int, end_us: int) -> dict[str, pa.Table]:
-    """Return the rows of the row groups that were received in this time, by exchange."""
+def _read_book(path: Path, start_us: int | None, end_us: int) -> dict[str, pa.Table]:
+    """Return the row groups that were received in this time, by exchange.
+
+    Without a start it is the last of them, because every row group but the first of an hour begins
+    with a keyframe.
+    """
     file = pq.ParquetFile(path, memory_map=True, read_dictionary=["kind", "side"])
     place = SCHEMA.get_field_index("received")
     wanted = []
     for at in range(file.num_row_groups):
         times = file.metadata.row_group(at).column(place).statistics
         first, last = (round(each.timestamp() * 1_000_000) for each in (times.min, times.max))
-        if first <= end_us and last >= start_us:
+        if first <= end_us and (start_us is None or last >= start_us):
             wanted.append(at)
+    if start_us is None:
+        wanted = wanted[-1:]
     rows = file.read_row_groups(wanted, columns=[*READ_COLUMNS], use_threads=False)
     return {path.parent.name: rows}
 

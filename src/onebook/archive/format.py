@@ -70,6 +70,8 @@ ENCODINGS: Final = {
     if each.name != "amount" and not pa.types.is_string(each.type)
 }
 DICTIONARIES: Final = [each.name for each in SCHEMA if pa.types.is_string(each.type)]
+ZERO: Final = pa.scalar(0, pa.int64())  # a scalar, because pyarrow tries to import numpy for an int
+IS_SNAPSHOT: Final = pa.scalar(TapeKind.SNAPSHOT, pa.int8())
 STATISTICS: Final = ["run", "message", "received"]
 READ_COLUMNS: Final = [  # that a book is rebuilt from
     each for each in SCHEMA.names if each not in ("exchange", "symbol", "exchange_time", "sequence")
@@ -141,7 +143,7 @@ def messages_of(
     )
     found = {
         "run": pa.repeat(pa.scalar(run, pa.int64()), count),
-        "message": pa.array(range(first, first + count), pa.int64()),
+        "message": _numbers(pa.int64(), array("q", range(first, first + count)).tobytes()),
         "exchange": _texts([each.exchange for each in books]).take(book),
         "symbol": _texts([each.symbol for each in books]).take(book),
         "kind": _numbers(pa.int8(), columns.kinds),
@@ -150,15 +152,20 @@ def messages_of(
     }
     for name, source in NUMBERS.items():
         found[name] = _numbers(MESSAGES.field(name).type, getattr(columns, source))
-    places = array("i", [len(states)]) * count
-    for place, state in enumerate(states):
-        places[state.message] = place
-    place = _numbers(pa.int32(), places.tobytes())
+    if states:
+        places = array("i", [len(states)]) * count  # the last value, which is null
+        for place, state in enumerate(states):
+            places[state.message] = place
+        place = _numbers(pa.int32(), places.tobytes())
     for name in STATE_COLUMNS:
+        kind = MESSAGES.field(name).type
+        if not states:
+            found[name] = pa.nulls(count, kind)
+            continue
         values: list[Any] = [getattr(state, name) for state in states]
         if name == "updated":
             values = [at and offset_us + round(at * 1_000_000) for at in values]
-        found[name] = pa.array([*values, None], MESSAGES.field(name).type).take(place)
+        found[name] = pa.array([*values, None], kind).take(place)
     return pa.table([found[each.name] for each in MESSAGES], schema=MESSAGES)
 
 
@@ -168,7 +175,7 @@ def rows_of(messages: pa.Table) -> pa.Table:
     levels = messages["levels"].combine_chunks()
     rows, of_row = levels.flatten(), pc.list_parent_indices(levels)
     side, price, amount = (rows.field(at) for at in range(3))
-    absent = pc.equal(side, NO_SIDE)
+    absent = pc.equal(side, pa.scalar(NO_SIDE, pa.uint8()))
     kind, received = (messages[name].combine_chunks() for name in ("kind", "received"))
     of_messages = {
         name: messages[name].combine_chunks()
@@ -177,9 +184,9 @@ def rows_of(messages: pa.Table) -> pa.Table:
     }
     for name in ("exchange_time", "sequence", "bid_horizon", "ask_horizon"):  # 0 is unknown
         numbers = of_messages[name]
-        of_messages[name] = _without(numbers, pc.equal(numbers.view(pa.int64()), 0))
+        of_messages[name] = _without(numbers, pc.equal(numbers.view(pa.int64()), ZERO))
     # A snapshot is as new as its message.
-    snapshots = _without(received, pc.not_equal(kind, TapeKind.SNAPSHOT))
+    snapshots = _without(received, pc.not_equal(kind, IS_SNAPSHOT))
     of_messages["updated"] = pc.coalesce(of_messages["updated"], snapshots)
     found = {name: column.take(of_row) for name, column in of_messages.items()}
     found |= {

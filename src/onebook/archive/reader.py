@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from msgspec import Struct
 
-from onebook.archive.folder import HOUR_US, HistoryFolder, Interval
+from onebook.archive.folder import HOUR_US, LOOK_BACK_US, HistoryFolder, Interval
 from onebook.archive.format import KINDS, SIDES, codes, integers
 from onebook.books import Books, IdentityMark, LiveBook
 from onebook.clock import iso_us
@@ -20,7 +20,6 @@ from onebook.core.types import LEVELS_MAX
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import HistoryMissing
 
-LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 STATES: Final = (int(TapeKind.KEYFRAME), int(TapeKind.HEALTH))
 
 
@@ -65,6 +64,11 @@ class BookReplay:
         if last >= 0:
             self._at = bisect_left(self._messages, self._messages[last])
         return last >= 0
+
+    def count(self, start_us: int, end_us: int) -> int:
+        """Return how many messages were received after one time until another."""
+        start, stop = (bisect_right(self.received, each) for each in (start_us, end_us))
+        return len(set(self._messages[start:stop]))
 
     def open(self, books: Books, exchange: str, symbol: str) -> LiveBook:
         """Open the book that the keyframe at this position describes."""
@@ -116,11 +120,10 @@ def books_at(
     known = folder.hours()
     hours = [each for each in known if at_us - LOOK_BACK_US - HOUR_US < each <= at_us]
     interval = _interval(folder, known, hours, at_us)
-    start_us = max(interval.start_us, at_us - LOOK_BACK_US)
     past = Past(Books(), at_us)
     found: dict[str, LiveBook] = {}
     replays: dict[str, BookReplay] = {}
-    rows = folder.rows(hours, symbol, start_us, at_us, exchanges)
+    rows = folder.rows(hours, symbol, None, at_us, exchanges)
     for exchange in sorted(rows):
         replay = BookReplay(rows[exchange], interval.run)
         if replay.seek(at_us):

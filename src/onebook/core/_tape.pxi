@@ -11,6 +11,8 @@ cdef enum:
     TAPE_ROWS_FIRST = 1_024
     NO_SIDE = 2
     TAPE_SCALE_MAX = 18
+    ISO_SECOND = 19  # characters up to the second
+    ISO_LONGEST = 30  # with nanoseconds and Z
 
 cdef enum:  # buffers of a `TapePlayer`
     NUMBERS_AT, KINDS_AT, SIDES_AT, PRICES_AT, AMOUNTS_AT, PRICE_SCALES_AT, AMOUNT_SCALES_AT,
@@ -181,19 +183,81 @@ cdef class BookTape:
         self.count += 1
         return True
 
-    cdef int64_t microseconds_of(self, object at) except -1:
-        """Return a time in microseconds, or 0; a text is read by `columns`."""
+    cdef int64_t microseconds_of(self, object at) except? -1:
+        """Return a time in microseconds, or 0; a text of another form is read by `columns`."""
         cdef int overflow = 0
-        cdef int64_t number
-        if type(at) is not int:
+        cdef int64_t number = -1
+        if type(at) is int:
+            number = PyLong_AsLongLongAndOverflow(at, &overflow)
+            return self.read_time(at) if overflow else microseconds(number)
+        if PyUnicode_KIND(at) == PyUnicode_1BYTE_KIND:
+            number = time_of_text(<const uint8_t *>PyUnicode_1BYTE_DATA(at), PyUnicode_GET_LENGTH(at))
+        if number < 0:
             self.texts.append((self.count, at))
             return 0
-        number = PyLong_AsLongLongAndOverflow(at, &overflow)
-        if overflow or number >= MICROSECONDS_END:
-            return self.read_time(at)
-        if number < MILLISECONDS_END:
-            return max(number, 0) * 1_000
         return number
+
+
+cdef inline int64_t microseconds(int64_t number) noexcept nogil:
+    """Return Unix microseconds of a time in ms, us or ns, as its magnitude says."""
+    if number < MILLISECONDS_END:
+        return max(number, 0) * 1_000
+    return number if number < MICROSECONDS_END else number // 1_000
+
+
+cdef int64_t time_of_text(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """Return Unix microseconds of plain digits, or of 2026-11-27T14:03:00.5Z; -1 for others."""
+    cdef int64_t year, month, day, hour, minute, second, days, fraction = 0
+    cdef Py_ssize_t at
+    if 0 < length <= DIGITS_MAX:
+        days = digits_of(text, length)
+        if days >= 0:
+            return microseconds(days)
+    if length < ISO_SECOND + 1 or length > ISO_LONGEST or text[length - 1] != c"Z":
+        return -1
+    year, month, day = digits_of(text, 4), digits_of(text + 5, 2), digits_of(text + 8, 2)
+    hour, minute, second = digits_of(text + 11, 2), digits_of(text + 14, 2), digits_of(text + 17, 2)
+    if text[4] != c"-" or text[7] != c"-" or text[10] != c"T" or text[13] != c":" or (
+        text[16] != c":" or (length > ISO_SECOND + 1 and text[ISO_SECOND] != c".")
+        or length == ISO_SECOND + 2
+    ):
+        return -1
+    if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= days_in(year, month) or (
+        not 0 <= hour < 24 or not 0 <= minute < 60 or not 0 <= second < 60
+    ):
+        return -1
+    for at in range(ISO_SECOND + 1, ISO_SECOND + 7):
+        fraction *= 10
+        if at < length - 1:
+            if not is_digit(text[at]):
+                return -1
+            fraction += text[at] - c"0"
+    if length > ISO_SECOND + 8 and digits_of(text + ISO_SECOND + 7, length - ISO_SECOND - 8) < 0:
+        return -1
+    # Days since 1970-01-01, of years that begin in March.
+    if month < 3:
+        year -= 1
+        month += 12
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5
+    days += day - 1 - EPOCH_DAYS
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction
+
+
+cdef int64_t days_in(int64_t year, int64_t month) noexcept nogil:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+
+
+cdef int64_t digits_of(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """Return the number of plain digits; -1 if another character is among them."""
+    cdef int64_t number = 0
+    cdef Py_ssize_t at
+    for at in range(length):
+        if not is_digit(text[at]):
+            return -1
+        number = number * 10 + (text[at] - c"0")
+    return number
 
 
 cdef bytes empty(Py_ssize_t size):
