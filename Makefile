@@ -104,8 +104,7 @@ soak-accounts: $(BIN)/.installed-dev ## 400 random accounts of each exchange, fr
 	ONEBOOK_ACCOUNTS=$(or $(ACCOUNTS),400) ONEBOOK_ACCOUNTS_FROM=$(or $(SEED),$$RANDOM) $(BIN)/python -m pytest \
 		--numprocesses=auto --dist=worksteal -m "soak or not soak" tests/transactions/kraken/test_random.py \
 		tests/transactions/okx/test_random.py tests/transactions/okx/test_random_exports.py \
-		tests/transactions/test_own_transfers.py tests/transactions/test_random_accounts.py \
-		tests/transactions/test_random_kraken.py
+		tests/transactions/test_own_transfers.py tests/transactions/test_random_accounts.py
 
 mutations: $(BIN)/.installed-dev ## put defects of the past back, one by one: each must fail its test (ONLY=name)
 	$(BIN)/python tests/mutations.py $(ONLY)

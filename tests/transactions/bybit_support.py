@@ -1,12 +1,10 @@
 """What the tests of transactions share: a loop with virtual time, a store in memory, a service."""
 
 import asyncio
-import os
 import selectors
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar
 
@@ -189,19 +187,21 @@ class AccountWorld:
         transport: Carries requests to the simulated hosts.
         accounts: Settings of the adapter, if they differ from those of the service.
         around: Wraps the transport.
+        decode: Decodes answers.
     """
 
     def __init__(
         self,
         definition: ExchangeDefinition,
         credentials: Credentials | None,
-        transport: httpx.AsyncBaseTransport,
+        transport: httpx.AsyncBaseTransport | None,
         *,
         environment: Environment = Environment.MAINNET,
         settings: TransactionSettings = SETTINGS,
         accounts: TransactionSettings | None = None,
         clock: Clock = CLOCK,
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
+        decode: Callable[[bytes], Any] = json.decode,
     ) -> None:
         self.store = MemoryStore()
         self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
@@ -210,7 +210,7 @@ class AccountWorld:
             definition,
             accounts or settings,
             clock=clock,
-            transport=around(transport) if around else transport,
+            transport=around(transport) if around and transport else transport,
             random=Random(7),
         )
         self.service = Transactions(
@@ -222,6 +222,7 @@ class AccountWorld:
         )
         self._name = definition.entry.name
         self._environment = environment
+        self._decode = decode
 
     async def __aenter__(self) -> Self:
         if self.credentials is not None:
@@ -236,14 +237,14 @@ class AccountWorld:
         """The decoded JSON answer."""
         ask = TransactionsRequest(exchange=self._name, transaction_types=list(types), **fields)
         query = self.service.plan(ask, key_id=CALLER)
-        return json.decode(await self.service.fetch(query, key_id=CALLER))
+        return self._decode(await self.service.fetch(query, key_id=CALLER))
 
     async def stream(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
         """The decoded lines of the NDJSON answer."""
         ask = TransactionsRequest(exchange=self._name, transaction_types=list(types), **fields)
         query = self.service.plan(ask, key_id=CALLER, streamed=True)
         chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
-        return [json.decode(line) for line in b"".join(chunks).splitlines()]
+        return [self._decode(line) for line in b"".join(chunks).splitlines()]
 
     async def everything(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
         """Every record of the account, by a stream; the summary is the last."""
@@ -319,11 +320,27 @@ class Served:
         self._thread.join()
 
 
-def samples_dir() -> Path | None:
-    """The folder of recorded bytes, if this machine has it."""
-    root = Path(__file__).resolve().parents[2]
-    folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")
-    return folder / "bybit" if (folder / "bybit").is_dir() else None
+class SimulatedHosts(httpx.AsyncBaseTransport):
+    """Requests to simulated hosts, by name.
+
+    Attributes:
+        asked: Host and path of each request.
+    """
+
+    def __init__(self, hosts: Mapping[str, object], *, latency_s: float) -> None:
+        self._hosts = {
+            name: SimulatedTransport(app, latency_s=latency_s) for name, app in hosts.items()
+        }
+        self.asked: list[tuple[str, str]] = []
+
+    @property
+    def paths(self) -> list[str]:
+        """The path of each request."""
+        return [path for _, path in self.asked]
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.url.host, request.url.path))
+        return await self._hosts[request.url.host].handle_async_request(request)
 
 
 __all__ = ["Account", "AccountFaults", "History", "World", "httpx", "run", "simulated"]

@@ -17,7 +17,6 @@ from onebook.simulator.accounts.kraken import (
     SimulatedKrakenFutures,
     SimulatedKrakenKey,
 )
-from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.kraken import KRAKEN
 from transactions.bybit_support import (
@@ -25,25 +24,13 @@ from transactions.bybit_support import (
     NOW_MS,
     SETTINGS,
     AccountWorld,
+    SimulatedHosts,
     loop_now_ms,
 )
 
 KEY = SimulatedKrakenKey("krakenkey0000000000", "a3Jha2VuLXNlY3JldC1vZi10aGUtdGVzdHM=")
 FUTURES_KEY = SimulatedFuturesKey("futureskey000000000", "ZnV0dXJlcy1zZWNyZXQtb2YtdGhlLXRlc3Rz")
 SPOT_URL, FUTURES_URL = "http://spot.simulated", "http://futures.simulated"
-EVERYTHING = {"start_time": 0, "limit": 10_000}
-
-
-class TwoHosts(httpx.AsyncBaseTransport):
-    """Requests to one of two simulated hosts."""
-
-    def __init__(self, spot: httpx.AsyncBaseTransport, futures: httpx.AsyncBaseTransport) -> None:
-        self._hosts = {"spot.simulated": spot, "futures.simulated": futures}
-        self.paths: list[str] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.paths.append(request.url.path)
-        return await self._hosts[request.url.host].handle_async_request(request)
 
 
 class KrakenWorld(AccountWorld):
@@ -78,9 +65,9 @@ class KrakenWorld(AccountWorld):
         self.derivatives = SimulatedKrakenFutures(
             self.account, [FUTURES_KEY], **(now | (futures or {}))
         )
-        self.transport = TwoHosts(
-            SimulatedTransport(self.exchange, latency_s=latency_s),
-            SimulatedTransport(self.derivatives, latency_s=latency_s),
+        self.transport = SimulatedHosts(
+            {"spot.simulated": self.exchange, "futures.simulated": self.derivatives},
+            latency_s=latency_s,
         )
         stored = {"futures_key": FUTURES_KEY.api_key, "futures_secret": FUTURES_KEY.secret}
         hosts = AccountUrls(hosts={"spot": SPOT_URL, "futures": FUTURES_URL})

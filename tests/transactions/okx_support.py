@@ -9,7 +9,6 @@ from onebook.clock import Clock
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkx, SimulatedOkxKey
-from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.transactions.adapter import Environment
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.okx import OKX
@@ -18,27 +17,13 @@ from transactions.bybit_support import (
     NOW_MS,
     SETTINGS,
     AccountWorld,
+    SimulatedHosts,
     loop_now_ms,
 )
 
 UUID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 KEY = SimulatedOkxKey(UUID, "A0B1C2D3E4F5061728394A5B6C7D8E9F", "a passphrase")
 SITES = {"global": "www.okx.com", "eea": "eea.okx.com", "us": "us.okx.com"}
-EVERYTHING = {"start_time": 0, "limit": 10_000}
-
-
-class Sites(httpx.AsyncBaseTransport):
-    """Requests to the sites of all regions."""
-
-    def __init__(self, sites: dict[str, httpx.AsyncBaseTransport]) -> None:
-        self._sites = {SITES[region]: transport for region, transport in sites.items()}
-        self.paths: list[str] = []
-        self.hosts: list[str] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.paths.append(request.url.path)
-        self.hosts.append(request.url.host)
-        return await self._sites[request.url.host].handle_async_request(request)
 
 
 class OkxWorld(AccountWorld):
@@ -72,11 +57,9 @@ class OkxWorld(AccountWorld):
             region: SimulatedOkx(self.account, [key], region=region, **more) for region in SITES
         }
         self.exchange = self.exchanges["global"]
-        self.transport = Sites(
-            {
-                region: SimulatedTransport(exchange, latency_s=latency_s)
-                for region, exchange in self.exchanges.items()
-            }
+        self.transport = SimulatedHosts(
+            {SITES[region]: exchange for region, exchange in self.exchanges.items()},
+            latency_s=latency_s,
         )
         stored = {"passphrase": key.passphrase} | (fields or {})
         super().__init__(

@@ -9,23 +9,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-import typer
 from click.testing import Result
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
 from disks import filled, small_disk
 from onebook.cli import fetching
 from onebook.cli import transactions as command
 from onebook.cli.common import console
-from onebook.cli.credentials import credentials_app
-from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AddressBans
@@ -42,11 +38,7 @@ from onebook.transactions.reconciliation import (
     Verification,
 )
 from transactions.bybit_support import KEY, Served
-
-app = typer.Typer()
-app.add_typer(credentials_app, name="credentials")
-app.add_typer(transactions_app, name="transactions")
-Run = Callable[..., Result]
+from transactions.operating import Command, operator_command
 
 
 @pytest.fixture(scope="module")
@@ -61,30 +53,18 @@ def exchange() -> Iterator[tuple[str, SimulatedBybit]]:
 @pytest.fixture
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
-) -> Run:
+) -> Command:
     url, simulated = exchange
     # Each test is a machine with files of its own, which counts its requests from zero.
     simulated.bans = AddressBans(*IP_LIMIT, ban_s=IP_BAN_S)
     monkeypatch.chdir(tmp_path)
-    settings = {
-        "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
-        "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
-        "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-        "TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": url,
-        "TRANSACTIONS__OVERRIDES__BYBIT__TESTNET_URL": url,
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(f"ONEBOOK_{name}", value)
     monkeypatch.setattr(console, "_width", 200)
-
-    def invoke(*words: str, typed: str = "") -> Result:
-        return CliRunner().invoke(app, words, input=typed)
-
-    return invoke
+    hosts = {"BYBIT__MAINNET_URL": url, "BYBIT__TESTNET_URL": url}
+    return operator_command(tmp_path, monkeypatch, hosts)
 
 
 @pytest.fixture
-def ready(run: Run) -> Run:
+def ready(run: Command) -> Command:
     assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
     return run
 
@@ -93,7 +73,7 @@ def typed_key(api_key: str = KEY.api_key, secret: str = KEY.secret) -> str:
     return f"{api_key}\n{secret}\n"
 
 
-def listed(run: Run) -> str:
+def listed(run: Command) -> str:
     return run("credentials", "list", "--json").stdout
 
 
@@ -127,7 +107,7 @@ def refused(result: Result, *words: str) -> None:
 class TestCredentials:
     """Asked for, encrypted, never shown."""
 
-    def test_a_life(self, run: Run, tmp_path: Path) -> None:
+    def test_a_life(self, run: Command, tmp_path: Path) -> None:
         result = run("credentials", "set", "bybit", typed=typed_key())
         assert result.exit_code == 0, result.output
         assert KEY.secret not in result.output
@@ -151,7 +131,7 @@ class TestCredentials:
         refused(run("credentials", "remove", "bybit"), "No bybit mainnet")
 
     def test_a_key_that_the_exchange_refuses_replaces_nothing(
-        self, run: Run, tmp_path: Path
+        self, run: Command, tmp_path: Path
     ) -> None:
         set_bybit, other = ("credentials", "set", "bybit"), typed_key("nobody00000000000000")
         refused(run(*set_bybit, typed=other), "not recognise the API key", "Nothing was changed")
@@ -162,7 +142,7 @@ class TestCredentials:
         assert run("credentials", "check", "bybit").exit_code == 0
 
     def test_an_exchange_that_cannot_be_asked_replaces_nothing(
-        self, ready: Run, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         url, _ = exchange
         set_bybit, other = ("credentials", "set", "bybit"), typed_key("nobody00000000000000")
@@ -178,7 +158,7 @@ class TestCredentials:
             monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", url)
             assert ready("credentials", "check", "bybit").exit_code == 1
 
-    def test_what_the_exchange_refuses(self, run: Run) -> None:
+    def test_what_the_exchange_refuses(self, run: Command) -> None:
         run("credentials", "set", "bybit", "--no-check", typed=typed_key("nobody00000000000000"))
         result = run("credentials", "check", "bybit")
         assert result.exit_code == 1
@@ -191,7 +171,7 @@ class TestCredentials:
         ("words", "answer", "replaced"), [((), "n\n", 0), ((), "y\n", 1), (("--yes",), "", 1)]
     )
     def test_a_person_is_asked_before_a_key_is_replaced(
-        self, ready: Run, words: tuple[str, ...], answer: str, replaced: int
+        self, ready: Command, words: tuple[str, ...], answer: str, replaced: int
     ) -> None:
         before = listed(ready)
         said = on_terminal(
@@ -204,7 +184,7 @@ class TestCredentials:
         assert (listed(ready) != before) == replaced
 
     def test_a_key_that_can_do_more_or_less_than_needed(
-        self, ready: Run, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         from dataclasses import replace
 
@@ -220,7 +200,7 @@ class TestCredentials:
         assert "The key does not have the permissions to read holdings, deposits, " in said
 
     def test_a_key_that_can_move_or_trade_is_stored_only_if_told(
-        self, run: Run, exchange: tuple[str, SimulatedBybit]
+        self, run: Command, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         from dataclasses import replace
 
@@ -242,11 +222,11 @@ class TestCredentials:
             keys[KEY.api_key] = KEY
 
     @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
-    def test_nonsense_is_refused(self, run: Run, typed: str) -> None:
+    def test_nonsense_is_refused(self, run: Command, typed: str) -> None:
         refused(run("credentials", "set", "bybit", typed=typed), "Invalid API")
 
     def test_a_full_disk_names_the_file_of_the_master_key(
-        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with small_disk(tmp_path / "disk") as disk:
             file = disk / "master_key"
@@ -257,10 +237,10 @@ class TestCredentials:
             assert got.stderr.endswith(f"error: Cannot use {file}: No space left on device.\n")
             assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
 
-    def test_an_unknown_exchange(self, run: Run) -> None:
+    def test_an_unknown_exchange(self, run: Command) -> None:
         refused(run("credentials", "set", "mtgox"), "mtgox")
 
-    def test_a_self_generated_key_comes_from_a_file(self, run: Run, tmp_path: Path) -> None:
+    def test_a_self_generated_key_comes_from_a_file(self, run: Command, tmp_path: Path) -> None:
         pem = tmp_path / "key.pem"
         pem.write_text("-----BEGIN PRIVATE KEY-----\n")
         words = "credentials", "set", "bybit", "--testnet", "--rsa-key-file", str(pem)
@@ -268,13 +248,13 @@ class TestCredentials:
         result = run(*words, "--no-check", typed="key\n")
         assert result.exit_code == 0, result.output
 
-    def test_a_key_file_that_cannot_be_read(self, run: Run, tmp_path: Path) -> None:
+    def test_a_key_file_that_cannot_be_read(self, run: Command, tmp_path: Path) -> None:
         (tmp_path / "bytes.pem").write_bytes(b"\xff\xfe")
         for name, reason in (("none.pem", "No such file"), ("bytes.pem", "not text")):
             words = ("credentials", "set", "bybit", "--rsa-key-file", str(tmp_path / name))
             refused(run(*words, typed="key\n"), name, reason)
 
-    def test_a_script_is_not_prompted(self, run: Run) -> None:
+    def test_a_script_is_not_prompted(self, run: Command) -> None:
         result = run("credentials", "set", "bybit", typed=typed_key())
         assert result.stdout.splitlines()[1:] == ["The bybit mainnet credentials are set."]
         assert result.stdout.startswith("The key expires on 20")
@@ -285,7 +265,7 @@ class TestFetch:
     """A history into a file, and the word about what is missing."""
 
     @pytest.mark.parametrize("form", [*FORMS])
-    def test_every_format(self, ready: Run, tmp_path: Path, form: str) -> None:
+    def test_every_format(self, ready: Command, tmp_path: Path, form: str) -> None:
         if form == "parquet":
             pytest.importorskip("pyarrow")
         if form == "xlsx":
@@ -301,7 +281,7 @@ class TestFetch:
         assert " in " in result.stdout.splitlines()[-1]
         assert sorted(path.name for path in tmp_path.glob("history*")) == ["history"]
 
-    def test_the_ending_of_the_file_says_the_format(self, ready: Run, tmp_path: Path) -> None:
+    def test_the_ending_of_the_file_says_the_format(self, ready: Command, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
         words = "transactions", "fetch", "--types", "deposits", "--from", "12d", "-o"
         begins = {"a.csv": b"transaction_id,", "a.parquet": b"PAR1", "a.jsonl": b"{"}
@@ -316,7 +296,7 @@ class TestFetch:
         assert ready(*words, str(tmp_path / "b"), "--format", "jsonl").exit_code == 0
         assert (tmp_path / "b").read_bytes().startswith(b"{")
 
-    def test_what_a_tax_form_leaves_out_is_said(self, ready: Run, tmp_path: Path) -> None:
+    def test_what_a_tax_form_leaves_out_is_said(self, ready: Command, tmp_path: Path) -> None:
         output = tmp_path / "tax.csv"
         result = ready(
             "transactions", "fetch", "--types", "deposits,transfers", "--from", "12d",
@@ -332,7 +312,7 @@ class TestFetch:
         assert re.match(rf"{rows:,} rows of \d+ records? in {re.escape(str(output))}\. Not", said)
         assert "that would count an event twice or changed no balance" in said
 
-    def test_all_begins_where_the_exchange_does(self, ready: Run, tmp_path: Path) -> None:
+    def test_all_begins_where_the_exchange_does(self, ready: Command, tmp_path: Path) -> None:
         result = ready(
             "transactions", "fetch", "--types", "trades", "--from", "all", "-o",
             str(tmp_path / "all.jsonl"),
@@ -343,7 +323,7 @@ class TestFetch:
         assert line.split()[1] == time.strftime("%Y-%m-%d", two_years_ago)
 
     def test_a_date_is_its_whole_day(
-        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         _, simulated = exchange
         day_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 2 * DAY_MS
@@ -363,7 +343,7 @@ class TestFetch:
         ]
 
     def test_a_year_is_that_of_its_time_zone(
-        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         _, simulated = exchange
         output, zone = tmp_path / "year.jsonl", "+02:30"
@@ -382,7 +362,7 @@ class TestFetch:
         )
 
     def test_a_line_of_the_table_fits_a_narrow_terminal(
-        self, ready: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, ready: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(console, "_width", 80)
         result = ready("transactions", "fetch", "-o", str(tmp_path / "out.csv"))
@@ -392,7 +372,7 @@ class TestFetch:
         assert ["transaction_type", "from", "to", "complete", "reason"] in lines
 
     def test_it_proves_that_nothing_is_missing(
-        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         output = tmp_path / "history.jsonl"
         result = ready(
@@ -408,7 +388,7 @@ class TestFetch:
         assert kinds.count("ledger") == expected
 
     def test_what_is_missing_is_said_and_the_status_is_1(
-        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+        self, ready: Command, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
     ) -> None:
         _, simulated = exchange
         from dataclasses import replace
@@ -424,7 +404,7 @@ class TestFetch:
         assert "deposits: The API key has no permission" in result.stdout
         assert (tmp_path / "out.csv").exists()
 
-    def test_without_credentials_there_is_no_file(self, run: Run, tmp_path: Path) -> None:
+    def test_without_credentials_there_is_no_file(self, run: Command, tmp_path: Path) -> None:
         run("credentials", "set", "bybit", "--testnet", typed=typed_key())
         refused(run("transactions", "fetch", "-o", str(tmp_path / "out.csv")), "no Bybit mainnet")
         assert list(tmp_path.glob("out*")) == []
@@ -446,7 +426,7 @@ class TestFetch:
         ],
     )
     def test_bad_input_is_one_clear_line(
-        self, ready: Run, tmp_path: Path, words: tuple[str, ...], says: str
+        self, ready: Command, tmp_path: Path, words: tuple[str, ...], says: str
     ) -> None:
         refused(ready("transactions", "fetch", "-o", str(tmp_path / "out.csv"), *words), says)
         assert list(tmp_path.glob("out*")) == []

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from clocks import made_of
 from databases import KINDS, database
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.history import UNIT
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
@@ -169,6 +171,83 @@ async def test_what_the_exchange_forgot_is_still_there(store: Store) -> None:
         trades = coverage_of(told)["trades"]
         assert (trades["complete"], trades["reason"]) == (False, "not_collected")
         assert trades["from"] > NOW_MS
+
+
+LISTS = {"deposits": "deposits", "fills": "trades", "ledger": "ledger"}
+
+
+async def pages_with_a_failure(
+    home: FennecHome, name: str, good: int, between: Callable[[], Awaitable[object]], **fields: Any
+) -> list[str]:
+    """The ids of all pages, if a list fails in the first page after some good requests.
+
+    Args:
+        between: Called after the first page.
+    """
+    home.exchange.faults.queue(f"/private/{name}", *[""] * good, *["503"] * 99)
+    found, summary = await home.ask(*ALL, **fields)
+    failed = home.exchange.faults.served[f"/private/{name}", "503"] > 0
+    kinds = {each["transaction_type"] for each in summary["errors"]}
+    assert kinds == ({LISTS[name]} if failed else set())
+    home.exchange.faults = AccountFaults()
+    await between()
+    while summary["next_cursor"]:
+        page, summary = await home.ask(*ALL, cursor=summary["next_cursor"], **fields)
+        found += page
+    assert summary["errors"] == []
+    return sorted(each["transactionId"] for each in found)
+
+
+async def test_a_retry_repeats_nothing_that_the_collection_added(store: Store) -> None:
+    """The exchange can fill a gap of the collection, and fails while it does."""
+
+    async def nothing() -> None:
+        pass
+
+    async with FennecHome(store) as home:
+        await home.collect()
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        everything = sorted(each["transactionId"] for each in fetched)
+        await with_a_gap(store)
+        for name, good in (("deposits", 1), ("fills", 0), ("fills", 5), ("ledger", 3)):
+            for limit in (None, 61):
+                found = await pages_with_a_failure(home, name, good, nothing, limit=limit)
+                assert found == everything, (name, good, limit)
+
+
+async def test_what_the_exchange_refuses_for_good_is_added_by_the_collection(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        await with_a_gap(store)
+        home.exchange.faults.queue("/private/fills", "", *["denied"] * 99)
+        found, summary = await home.ask(*ALL)
+        assert [each["transaction_type"] for each in summary["errors"]] == ["trades"]
+        assert found == fetched
+        coverage = coverage_of(summary)["trades"]
+        assert (coverage["complete"], coverage["reason"]) == (False, "exchange_error")
+        assert coverage["from"] is None  # the exchange itself has shown nothing
+
+
+async def with_a_gap(store: Store) -> None:
+    """Forget that the oldest days of every list were read."""
+    async with store.database.writing() as connection:
+        at_ms = NOW_MS - 15 * DAY_MS
+        await connection.execute(collected_ranges.update().values(from_ms=at_ms))
+
+
+async def test_a_retry_after_a_collection_skips_nothing(store: Store) -> None:
+    """What the exchange failed to deliver has been collected when the retry comes."""
+    time = Passing()
+    account = GrowingFennec(NOW_MS - DAY_MS, days=5, orders_a_day=4)
+    exchange = SimulatedFennec(account, now_ms=time.now_ms)
+    async with FennecHome(store, exchange=exchange, time=time) as home:
+        await home.collect()
+        account.deposit(NOW_MS + 3_600_000, 5 * UNIT)
+        time.passed_s += 86_400
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        found = await pages_with_a_failure(home, "deposits", 0, home.collect)
+        assert found == sorted(each["transactionId"] for each in fetched)
 
 
 async def test_an_event_that_changes_is_read_again(store: Store) -> None:

@@ -18,11 +18,9 @@ from clocks import made_of
 from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.transactions.bybit import BYBIT, ENTRY
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.service import Transactions
-from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
+from onebook.transactions.credentials import Credentials
+from transactions.accounting import EXACT, Answered, asked
+from transactions.bybit_support import KEY, NOW_MS, AccountWorld
 from transactions.oracle.account import RandomAccount
 from transactions.oracle.exchange import RandomExchange, listening
 from transactions.oracle.rows import DAY_MS, Amount, Expected, Served
@@ -37,8 +35,6 @@ if not FROM:
     SEEDS += sorted({39, 41, 57, 105, 8253} - set(SEEDS))
 AT_ONCE = {0, 1, 2, 41, 8253}  # by `make test`: each size, and accounts with a fault
 UNREAD = "unreadable_record"
-PAGES_MAX = 2_000
-decoder = json.Decoder(float_hook=Decimal)
 Record = dict[str, Any]
 
 
@@ -54,61 +50,19 @@ def passing() -> Clock:
     return made_of(wall_ms=lambda: NOW_MS, monotonic=lambda: now_s, sleep=sleep)
 
 
-class Answered:
-    """Every answer of one question, along the cursor."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.coverage: dict[str, Record] = {}
-        self.errors: list[Record] = []
-        self.partial = False
-
-    def add(self, records: list[Record], tail: Record) -> str | None:
-        self.records += records
-        self.coverage = {entry["transaction_type"]: entry for entry in tail["coverage"]}
-        self.errors += tail["errors"]
-        self.partial = tail["partial"]
-        return tail["next_cursor"]
-
-
-async def asked(account: RandomAccount, exchange: RandomExchange, random: Random) -> Answered:
+async def answers(account: RandomAccount, exchange: RandomExchange, random: Random) -> Answered:
     """All that the service says of an account, in one answer, a stream or pages."""
-    found, cursor = Answered(), None
     streamed, limit = random.random() < 0.3, random.choice([13, 60, 400, 10_000])
     async with listening(exchange) as url:
-        vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
-        await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
-        clock = passing()
-        adapter = ExchangeAdapter(
-            BYBIT,
-            TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
-            clock=clock,
-            random=Random(7),
-        )
-        settings = TransactionSettings(deadline_s=3_600.0, stream_deadline_s=36_000.0)
-        service = Transactions(
-            [adapter], vault, cursor_secret=b"a secret", clock=clock, settings=settings
-        )
-        try:
-            for _ in range(PAGES_MAX):
-                request = TransactionsRequest(
-                    exchange="bybit", transaction_types=list(ENTRY.types), include_raw=True,
-                    start_time=account.from_ms, end_time=account.to_ms, cursor=cursor,
-                    limit=None if streamed else limit,
-                )  # fmt: skip
-                query = service.plan(request, key_id=CALLER, streamed=streamed)
-                if streamed:
-                    lines = [line async for line in service.stream(query, key_id=CALLER)]
-                    *records, tail = map(decoder.decode, b"".join(lines).splitlines())
-                else:
-                    tail = decoder.decode(await service.fetch(query, key_id=CALLER))
-                    records = tail["transactions"]
-                cursor = found.add(records, tail)
-                if cursor is None:
-                    return found
-        finally:
-            await service.close()
-    raise AssertionError("The cursor leads on without an end.")
+        hosts = {"bybit": AccountUrls(mainnet_url=url)}
+        world = AccountWorld(
+            BYBIT, Credentials(KEY.api_key, KEY.secret), None, clock=passing(), decode=EXACT,
+            accounts=TransactionSettings(overrides=hosts),
+        )  # fmt: skip
+        return await asked(
+            world, *ENTRY.types, include_raw=True, start_time=account.from_ms,
+            end_time=account.to_ms, streamed=streamed, limit=None if streamed else limit,
+        )  # fmt: skip
 
 
 def money_of(record: Record, name: str) -> Amount | None:
@@ -211,6 +165,6 @@ async def test_the_answer_is_what_happened_or_says_what_it_lacks(seed: int) -> N
     random = Random(f"asked {seed}")
     account.fill((500, 40, 200)[seed % 3])
     exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
-    found = await asked(account, exchange, random)
+    found = await answers(account, exchange, random)
     assert exchange.violations == []
     check(account, found)

@@ -6,8 +6,6 @@ they are (`ONEBOOK_SAMPLES`).
 """
 
 import json as stdlib_json
-from decimal import Decimal
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,12 @@ from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context, Mapper
 from onebook.transactions.markets import Markets
 from onebook.transactions.record import encode
-from transactions.bybit_support import samples_dir
+from transactions.recorded import Samples
 
-SAMPLES = samples_dir()
+SAMPLES = Samples("bybit")
 EXPECTED = Path(__file__).with_name("expected_records.json")
 ASKED_AT_MS = 1_763_000_000_000
-pytestmark = pytest.mark.skipif(SAMPLES is None, reason="the recorded samples are not here")
+pytestmark = SAMPLES.needed
 
 # How each file's rows become records, by how its name begins; the first that fits counts.
 MAPPERS: tuple[tuple[str, Mapper, str], ...] = (
@@ -76,10 +74,6 @@ BEFORE_V5 = {
 CATEGORIES = {"closed-pnl": "linear", "ccxt-comments": "linear"}
 
 
-def names() -> list[str]:
-    return [] if SAMPLES is None else sorted(path.name for path in SAMPLES.glob("*.json"))
-
-
 def mapped(name: str) -> list[dict[str, Any]]:
     """The records of a sample, without what is null or empty."""
     found = next((m, rows) for start, m, rows in MAPPERS if name.startswith(start))
@@ -95,10 +89,8 @@ def rows_of(name: str, where: str) -> list[dict[str, Any]]:
     return result[where]
 
 
-@cache
 def result_of(name: str) -> Any:
-    assert SAMPLES is not None
-    body = json.Decoder(float_hook=Decimal).decode((SAMPLES / name).read_bytes())
+    body = SAMPLES.body(name)
     return body.get("result", body)
 
 
@@ -117,7 +109,7 @@ def _said(value: Any) -> Any:
     return [_said(part) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", SAMPLES.names())
 def test_every_sample_has_its_place(name: str) -> None:
     is_source = any(name.startswith(start) for start, _, _ in MAPPERS)
     assert is_source != (name in OTHERS or name.startswith("market_instruments-info"))
@@ -125,7 +117,7 @@ def test_every_sample_has_its_place(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in names() if n not in BEFORE_V5 and any(n.startswith(m[0]) for m in MAPPERS)],
+    [n for n in SAMPLES.names() if n not in BEFORE_V5 and any(n.startswith(m[0]) for m in MAPPERS)],
 )
 def test_a_sample_becomes_its_expected_records(name: str) -> None:
     assert mapped(name) == stdlib_json.loads(EXPECTED.read_text())[name]
@@ -133,6 +125,5 @@ def test_a_sample_becomes_its_expected_records(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(BEFORE_V5))
 def test_a_body_from_before_v5_is_no_envelope(name: str) -> None:
-    assert SAMPLES is not None
     with pytest.raises(Exception, match="retCode"):
-        json.decode((SAMPLES / name).read_bytes(), type=Envelope)
+        json.decode((SAMPLES.folder / name).read_bytes(), type=Envelope)

@@ -416,8 +416,8 @@ import("/web/page/state.js").then(({ readState, writeState }) => {
   const read = (fragment) => readState(fragment, { rows: 12 });
   const odd = read("#symbol=<b>&symbol=btc/usdt&symbol=BTC/USDT&size=0&by=x&levels=9&rate=99" +
     "&exchanges=okx,<i>");
-  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&range=5" +
-    "&levels=200&rate=10&exchanges=okx";
+  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&most=2&range=5" +
+    "&levels=200&rate=10&fees=published&exchanges=okx";
   return [odd, writeState(read(far)) === far, writeState(read("")), read("#exchanges=").exchanges];
 })
 """
@@ -433,6 +433,7 @@ async def test_an_address_is_read_with_care_and_written_as_it_was_read(
         "group": "",
         "size": "10000",
         "by": "notional",
+        "most": "",
         "range": "0.5",
         "net": False,
         "quotes": [],
@@ -655,13 +656,15 @@ async def test_the_picture_of_the_page(
     page: Page, address: str, market: Market, tmp_path: Path
 ) -> None:
     market.names = market.listed = list(EXCHANGES)
+    market.fees = {"okx": "0.0008", "kraken": "0.0012", "*": "0.001"}
+    market.crossed = True
     await page.open("about:blank")
     await resize(page, 1366, 960, mobile=False)
     await page.call("Emulation.setScrollbarsHidden", hidden=True)
-    await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
+    await page.go(f"{address}/#key={GOOD_KEY}&rate=10&prices=net")
     await page.until(READY)
     await page.until("document.querySelector('.history canvas') !== null")
-    await page.until(f"Number({text('.rate')}) > {9 if PICTURES else 1}")
+    await page.until(f"Number({text('.rate')}) > {4 if PICTURES else 1}")
     await page.until("document.querySelector('.depth canvas') !== null")
     shot = await page.call("Page.captureScreenshot", format="webp", quality=70)
     picture = base64.b64decode(shot["data"])

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -24,9 +25,28 @@ R = TypeVar("R")
 
 
 def fail(message: str) -> NoReturn:
-    """Print an input error on one line and exit with status 2."""
-    errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
+    """Print an input error as `print_sentence` does, and exit with status 2."""
+    errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=not errors.is_terminal)
     raise typer.Exit(EXIT_BAD_INPUT)
+
+
+def print_sentence(text: str, *, err: bool = False) -> None:
+    """Print text that a terminal wraps between words, indented as it begins; elsewhere on one line.
+
+    Args:
+        err: Print it to standard error.
+    """
+    where = errors if err else console
+    if where.is_terminal:
+        indent = text[: len(text) - len(text.lstrip())]
+        text = textwrap.fill(
+            text,
+            where.width,
+            subsequent_indent=indent,
+            break_long_words=False,  # paths and ids stay whole for copying
+            break_on_hyphens=False,
+        )
+    typer.echo(text, err=err)
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:

@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from onebook import config
-from onebook.cli.common import console, fail, print_table, reported, run
+from onebook.cli.common import fail, print_sentence, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
 from onebook.cli.options import ServiceKey, ServiceUrl, require_service_key
 from onebook.client.addresses import addresses_of
@@ -125,7 +125,7 @@ def set_credentials(
         raise InvalidRequest(f"{entry.display} does not use key files.")
     environment = environment_of(testnet=testnet, demo=demo)
     if entry.advice and sys.stdin.isatty():
-        console.print(entry.advice, markup=False, highlight=False)  # wraps between words
+        print_sentence(entry.advice)
     fields = _fields(entry, rsa_key_file)
 
     async def work() -> None:
@@ -145,7 +145,7 @@ def set_credentials(
             )
 
     run(work())
-    typer.echo(f"The {exchange} {environment} credentials are set.")
+    print_sentence(f"The {exchange} {environment} credentials are set.")
 
 
 def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) -> None:
@@ -215,11 +215,11 @@ def check(
         )
     except ServiceError as error:
         fail(error.message)
-    typer.echo(found.message)
+    print_sentence(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
     if found.info.read_only:
-        typer.echo("The key can only read.")
+        print_sentence("The key can only read.")
     _show_account(found.info)
 
 
@@ -264,12 +264,12 @@ class ValidationBody(msgspec.Struct, frozen=True):
 def _show_account(info: AccountInfo) -> None:
     """Print expiry and missing permissions of a valid key."""
     for warning in info.warnings:
-        typer.echo(warning)
+        print_sentence(warning)
     if info.expires_at is not None:
-        typer.echo(f"The key expires on {iso_ms(info.expires_at)[:10]} (UTC).")
+        print_sentence(f"The key expires on {iso_ms(info.expires_at)[:10]} (UTC).")
     if info.unavailable_types:
         types = ", ".join(info.unavailable_types)
-        typer.echo(f"The key does not have the permissions to read {types}.")
+        print_sentence(f"The key does not have the permissions to read {types}.")
 
 
 @credentials_app.command("list")
@@ -310,7 +310,9 @@ def rotate(config: ConfigFile = None) -> None:
             return count
 
     count = run(work())
-    typer.echo(f"Re-encrypted {count} credential{'' if count == 1 else 's'} with a new master key.")
+    print_sentence(
+        f"Re-encrypted {count} credential{'' if count == 1 else 's'} with a new master key."
+    )
 
 
 @credentials_app.command("remove")
@@ -331,7 +333,7 @@ def remove(
 
     if not run(work()):
         raise InvalidRequest(f"No {exchange} {environment} credentials are stored.")
-    typer.echo(f"The {exchange} {environment} credentials are deleted.")
+    print_sentence(f"The {exchange} {environment} credentials are deleted.")
 
 
 def _asked(field: CredentialField) -> str:

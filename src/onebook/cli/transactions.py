@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from onebook.cli.commands import require_server
-from onebook.cli.common import fail, print_table, reported, run
+from onebook.cli.common import fail, print_sentence, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import (
     WAIT_SHOWN_S,
@@ -229,7 +229,7 @@ def collect_command(
     print_table(("account", "environment", "read", "new", "complete"), rows)
     errors = ((each.account, e.transaction_type, e.message) for each in done for e in each.errors)
     for sentence in _stated(errors):
-        typer.echo(sentence)
+        print_sentence(sentence)
     if not done:
         fail("No credentials are stored in this environment; store some with onebook credentials.")
     if not all(each.complete for each in done):
@@ -265,7 +265,7 @@ def forget_command(
         what = "all collected records" if before is None else f"collected records before {before}"
         typer.confirm(f"Delete {what} of {account}?", abort=True)
     gone = run(forget_here(account, before_ms, testnet=testnet, demo=demo, config=config))
-    typer.echo(
+    print_sentence(
         f"Deleted {_counted(gone.records, 'record')} and {_counted(gone.readings, 'reading')} of "
         f"the holdings of {account}."
     )
@@ -360,18 +360,18 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
     print_table(("account", *columns) if joint else columns, rows)
     if zone is not UTC:
         rest = "" if output is None else "; the file uses UTC"
-        typer.echo(f"Times in this table are in {zone}{rest}.")
+        print_sentence(f"Times in this table are in {zone}{rest}.")
     for sentence in _stated(
         [
             *((e.account or "", e.transaction_type, e.message) for e in outcome.errors),
             *((e.account or "", e.transaction_type, e.omitted or "") for e in outcome.coverage),
         ]
     ):
-        typer.echo(sentence)
+        print_sentence(sentence)
     for sentence in _proof(outcome.verification):
-        typer.echo(sentence)
+        print_sentence(sentence)
     for sentence in _summary(outcome, output):
-        typer.echo(sentence)
+        print_sentence(sentence)
 
 
 def _stated(statements: Iterable[tuple[str, str, str]]) -> list[str]:
@@ -539,7 +539,7 @@ async def follow_there(
     async with client, aclosing(client.follow_transactions(exchange, types, **options)) as events:
         async for event in events:
             if event.record is None:
-                typer.echo(_status_line(event), err=True)
+                print_sentence(_status_line(event), err=True)
                 continue
             body = {"change": event.change, "account": event.account, "transaction": event.record}
             typer.echo(json.dumps(body, default=_number))

@@ -43,6 +43,7 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
         unplaced: Delivered records without their own time; their position may differ in the next
             answer.
         account: The exchange credentials that read the earlier pages.
+        boundaries: Unix ms before which a list is read from the collected records, by list.
     """
 
     version: int = VERSION
@@ -58,6 +59,7 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     bookmarks: dict[str, Bookmark] = {}
     flaws: dict[str, str] = {}
     unplaced: tuple[str, ...] = ()
+    boundaries: dict[str, int] = {}
 
     def place(self, source: str) -> Place:
         """The position of a source."""

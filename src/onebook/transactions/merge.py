@@ -245,6 +245,12 @@ class Outlet:
         self._turn = asyncio.Lock()
         self._room = asyncio.Event()
         self._moved = asyncio.Event()
+        self._added: Outlet | None = None  # the outlet that adds to this one
+        self._bottom: tuple[int, SourceFailed] | None = None
+
+    def add_to(self, listed: "Outlet") -> None:
+        """Add collected records to a list of the exchange, which may have some of them too."""
+        listed._added = self
 
     def enter(self) -> int:
         """Add a walker; returns its number."""
@@ -318,10 +324,40 @@ class Outlet:
             self._begun.add(number)
             return unreadable
 
-    def fail(self, failure: SourceFailed) -> None:
-        """Record a walker's failure; no further records are joined or emitted."""
+    def fail(self, failure: SourceFailed) -> SourceFailed:
+        """Record a walker's failure; no further records are joined or emitted.
+
+        Returns:
+            The failure of the walker: the first one of the outlet, unless its own is fatal.
+        """
+        first = self.failure is None
         self.failure = self.failure or failure
         self._moved.set()
+        if first and self._added is not None and (failure.retryable or self._ended):
+            # A retry reads this list from here on, and returns what it has in common with the
+            # collected records: none of those may have been delivered.
+            self._added._end_at(self.watermark_ms, failure)
+        return failure if failure.fatal else self.failure
+
+    def _end_at(self, at_ms: int, why: SourceFailed) -> None:
+        """Emit only records that are later than a time; the next page reads the others."""
+        failure = SourceFailed(
+            why.reason, why.message, exchange_code=why.exchange_code, retryable=True
+        )
+        self._bottom = (at_ms, failure)
+        self._drop_older()
+        self._room.set()
+        self._progress.set()
+
+    def _drop_older(self) -> None:
+        """Remove what `_end_at` excludes, and fail once everything else is ready."""
+        if self._bottom is None:
+            return
+        at_ms, failure = self._bottom
+        while self.ready and self.ready[-1][0].negative_ms >= -at_ms:
+            self.ready.pop()
+        if self.watermark_ms <= at_ms:
+            self.fail(failure)
 
     def _raise_if_failed(self) -> None:
         if self.failure is not None:
@@ -356,6 +392,7 @@ class Outlet:
         watermark_ms = max(watermark_ms, self._joiner.newest_ms)
         self.ready.extend(self._sorter.release(watermark_ms))
         self.watermark_ms = watermark_ms
+        self._drop_older()
         self._progress.set()
         self._moved.set()
         while len(self.ready) >= READY_MAX:
@@ -477,13 +514,19 @@ async def merged(
 def _certain(outlets: Sequence[Outlet], left: int, once: Once) -> list[Keyed]:
     """Remove and return records whose order is final, at most `left`."""
     batch: list[Keyed] = []
+    last: RecordKey | None = None
     watermark_ms = max((_watermark(outlet) for outlet in outlets), default=NOTHING_LEFT_MS)
     while len(batch) < left and (outlet := _next(outlets, watermark_ms)):
         keyed = outlet.pop()
         if once.passes(keyed):
             batch.append(keyed)
+        last = keyed[0]
         if not outlet.ready:
             watermark_ms = max(watermark_ms, _watermark(outlet))
+    # The next page may continue each outlet at its own position.
+    for outlet in outlets:
+        if outlet.ready and outlet.ready[0][0] == last:
+            outlet.pop()
     return batch
 
 

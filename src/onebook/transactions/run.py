@@ -466,7 +466,7 @@ class Run:
         place = self._begun_at(source)
         lost_before_ms = state.kept.get(source.query) if state else None
         flawed_before = state.flaws.get(source.query) if state else None
-        _, boundary_ms = self._in_store(source)
+        stored, boundary_ms = self._in_store(source)
         walker = None
         if place not in (DONE, GIVEN_UP):
             reader = self._reader
@@ -478,6 +478,7 @@ class Run:
             if failure is not None:
                 reader = FailingReader(failure)
             wanted = self._range(source, boundary_ms, as_key(place))
+            added = stored is not None and boundary_ms is None
             limit = self.query.limit
             walker = Walker(
                 source,
@@ -485,7 +486,7 @@ class Run:
                 wanted,
                 now_ms=self._clock.wall_ms,
                 progress=self._merging.progress,
-                outlet=self._outlet(source, wanted),
+                outlet=self._outlet(source, wanted, added=added),
                 demand=self._merging.demand,
                 long=limit is None or limit >= LONG_ANSWER,
                 lost_before_ms=lost_before_ms,
@@ -508,16 +509,23 @@ class Run:
         """The stored part of a source, and the time from which the exchange is read."""
         if self._stored is None or not source.window_ms:
             return None, None
-        every = self._adapter.sources
-        exchange = every[source.name.partition("/")[0]]
+        exchange = self._unbranched(source)
         found = self._stored.of(exchange)
         if found is None:
             return None, None
-        name = list_name(exchange)
-        of_list = [each for each in every.values() if each.window_ms and list_name(each) == name]
+        name, state = list_name(exchange), self.query.state
+        if state is not None and not self._stored.only:
+            # As on the first page, whatever has been collected since.
+            return found.of(exchange), state.boundaries.get(name)
+        every = self._adapter.sources.values()
+        of_list = [each for each in every if each.window_ms and list_name(each) == name]
         now_ms = self._clock.wall_ms()
         boundary_ms = self._stored.boundary_ms(of_list, self.query.from_ms, now_ms)
         return found.of(exchange), boundary_ms
+
+    def _unbranched(self, source: Source) -> Source:
+        """The exchange's source of a branch, or of a source that is read from the store."""
+        return self._adapter.sources[source.name.partition("/")[0]]
 
     def _range(self, source: Source, boundary_ms: int | None, after: RecordKey) -> Range:
         """The ranges of a source to read from the exchange and from the store."""
@@ -528,10 +536,14 @@ class Run:
             from_ms = max(from_ms, boundary_ms)
         return Range(from_ms, to_ms, after=after)
 
-    def _outlet(self, source: Source, wanted: Range) -> Outlet:
-        """The outlet of a source: shared with the sources with which it is joined."""
+    def _outlet(self, source: Source, wanted: Range, *, added: bool) -> Outlet:
+        """The outlet of a source: shared with the sources with which it is joined.
+
+        Args:
+            added: Whether the store adds to its list.
+        """
         name = source.joint or source.query
-        if source.join_ms and not source.joint:  # the branches of one source are joined
+        if (source.join_ms or added) and not source.joint:  # one for all branches of a source
             name = name.removesuffix(_suffix(source.branch))
         if name not in self._outlets:
             reader, join = self._reader, None
@@ -545,6 +557,10 @@ class Run:
                 dropped=self._dropped if source.walk else frozenset(),
                 held_max=min(HELD_MAX, self.query.limit or HELD_MAX),
             )
+            name_of_list = name.removeprefix(WALK)
+            listed, stored = self._outlets.get(name_of_list), self._outlets.get(WALK + name_of_list)
+            if added and listed is not None and stored is not None:
+                stored.add_to(listed)
         return self._outlets[name]
 
     def _without_key(self) -> SourceFailed:
@@ -693,7 +709,7 @@ class Run:
         last, stopped, top_ms = self._last, self._stopped, self._top_ms
         return _worst(
             (
-                part_name(self._adapter.sources[part.source.name.partition("/")[0]]),
+                part_name(self._unbranched(part.source)),
                 _entry(self.query, part, last=last, stopped=stopped, top_ms=top_ms),
             )
             for part in self._parts
@@ -743,6 +759,11 @@ class Run:
             },
             unplaced=self._merging.once.unplaced,
             flaws={p.source.query: p.flaw for p in self._parts if p.flaw is not None},
+            boundaries={
+                list_name(self._unbranched(p.source)): p.boundary_ms
+                for p in self._parts
+                if p.boundary_ms is not None and p.boundary_ms != ALWAYS_MS
+            },
         )
 
     def _bookmarks(self, places: dict[str, Place]) -> dict[str, Bookmark]:

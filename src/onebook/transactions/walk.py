@@ -296,8 +296,7 @@ class Walker:
         try:
             await self._read_all()
         except SourceFailed as failure:
-            self.failure = failure
-            self.outlet.fail(failure)
+            self.failure = self.outlet.fail(failure)
         except Exception as defect:  # our own bug: the merge raises it, so that nothing is skipped
             self.outlet.defect = defect
         finally:

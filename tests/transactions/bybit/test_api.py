@@ -11,7 +11,8 @@ from msgspec import json
 from onebook.transactions.adapter import FailureReason, SourceFailed, TooOld
 from onebook.transactions.bybit.api import signature, signed
 from transactions.bybit.asking import MINE, Asked, asked, body, ok, refused
-from transactions.bybit_support import loop_now_ms, loop_s, run, samples_dir
+from transactions.bybit_support import loop_now_ms, loop_s, run
+from transactions.recorded import Samples
 
 
 @pytest.mark.parametrize("message", ["OK", "success", "SUCCESS", ""])
@@ -81,12 +82,9 @@ def test_two_years_are_distinguished_from_other_bad_parameters() -> None:
     run(story())
 
 
+@Samples("bybit").needed
 def test_every_collected_error_body_is_understood() -> None:
-    folder = samples_dir()
-    if folder is None:
-        pytest.skip("the recorded samples are not here")
-    items = json.decode((folder / "errors.collected.json").read_bytes())["items"]
-    for item in items:
+    for item in Samples("bybit").body("errors.collected.json")["items"]:
         found = item.get("body") or {"retCode": item["retCode"], "retMsg": item["retMsg"]}
         answer = httpx.Response(200, content=json.encode(found))
 

@@ -3,23 +3,20 @@
 from decimal import Decimal
 from itertools import pairwise
 
-import pytest
-
 from onebook.transactions.bybit import ledger
 from transactions.bybit.native import LINEAR
-from transactions.bybit_support import samples_dir
-from transactions.test_samples import names
+from transactions.test_samples import SAMPLES
 from transactions.test_samples import rows_of as sample_rows
 
 
 class TestIdentities:
     """What must hold on every recorded row."""
 
-    pytestmark = pytest.mark.skipif(samples_dir() is None, reason="no samples here")
+    pytestmark = SAMPLES.needed
 
     def test_change_is_cash_flow_plus_funding_less_fee(self) -> None:
         checked = 0
-        for name in names():
+        for name in SAMPLES.names():
             if not name.startswith(("account_transaction-log", "account_contract")):
                 continue
             sign = -1 if "contract" in name else 1
@@ -41,7 +38,7 @@ class TestIdentities:
 
     def test_the_value_of_a_fill_is_price_times_quantity(self) -> None:
         checked = 0
-        for name in names():
+        for name in SAMPLES.names():
             if not name.startswith(("execution_list", "pre-upgrade_execution")):
                 continue
             for row in sample_rows(name, "list"):

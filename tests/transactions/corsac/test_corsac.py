@@ -1,6 +1,5 @@
 """What Fennec lacks: branches and joins, cut windows, hosts, a second key, demo, weights."""
 
-import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -10,16 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
-import typer
 from msgspec import json
-from typer.testing import CliRunner
 
-from onebook.cli.credentials import credentials_app
 from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.serving import LOOPBACK, SimulatedTransport
-from onebook.store import Store
 from onebook.transactions import registry
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -37,6 +32,7 @@ from transactions.bybit_support import (
 )
 from transactions.corsac.account import COINS, KEYS, CorsacAccount, CorsacRefused, SimulatedCorsac
 from transactions.corsac.adapter import CORSAC, TYPES
+from transactions.operating import operator_command, stored_credentials
 
 DAYS = 60
 ACCOUNT = CorsacAccount(NOW_MS, days=DAYS)
@@ -427,40 +423,25 @@ class TestCommands:
     def command(
         self, exchange: SimulatedCorsac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[Any]:
-        app = typer.Typer()
-        app.add_typer(credentials_app, name="credentials")
         monkeypatch.setitem(registry.EXCHANGES, "corsac", CORSAC)
         with Served(exchange) as url:
-            for name, value in {
-                "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
-                "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
-                "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-                "TRANSACTIONS__OVERRIDES__CORSAC__MAINNET_URL": url,
-            }.items():
-                monkeypatch.setenv(f"ONEBOOK_{name}", value)
-            yield lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
-
-    def stored(self, tmp_path: Path) -> Credentials:
-        async def story() -> Credentials | None:
-            async with Store(f"sqlite+aiosqlite:///{tmp_path}/onebook.db") as store:
-                masters = MasterKeys(tmp_path / "master_key")
-                return await Vault(store.credentials, masters).get("corsac", "mainnet")
-
-        found = asyncio.run(story())
-        assert found is not None
-        return found
+            yield operator_command(tmp_path, monkeypatch, {"CORSAC__MAINNET_URL": url})
 
     def test_optional_fields_may_be_empty_and_the_found_region_is_kept(
         self, command: Any, tmp_path: Path
     ) -> None:
         done = command("credentials", "set", "corsac", typed=f"{KEY}\n{SECRET}\n\n\n\n")
         assert done.exit_code == 0, done.output
-        assert self.stored(tmp_path).fields == {"api_key": KEY, "secret": SECRET, "host": "north"}
+        assert stored_credentials(tmp_path, "corsac").fields == {
+            "api_key": KEY,
+            "secret": SECRET,
+            "host": "north",
+        }
 
     def test_what_the_operator_names_wins(self, command: Any, tmp_path: Path) -> None:
         typed = f"{KEY}\n{SECRET}\nsouth\n{VAULT_KEY}\n{VAULT_SECRET}\n"
         assert command("credentials", "set", "corsac", typed=typed).exit_code == 0
-        assert self.stored(tmp_path).fields == WITH_VAULT.fields
+        assert stored_credentials(tmp_path, "corsac").fields == WITH_VAULT.fields
 
     def test_a_region_that_does_not_exist_is_refused(self, command: Any) -> None:
         refused = command("credentials", "set", "corsac", typed=f"{KEY}\n{SECRET}\nwest\n\n\n")
@@ -475,7 +456,7 @@ class TestCommands:
         assert refused.exit_code == 2
         assert "The key can withdraw funds" in refused.stderr
         assert command(*words, "--may-withdraw", typed=typed).exit_code == 0
-        assert self.stored(tmp_path).api_key == KEY
+        assert stored_credentials(tmp_path, "corsac").api_key == KEY
 
     def test_a_demo_account_has_credentials_of_its_own(
         self, command: Any, exchange: SimulatedCorsac, monkeypatch: pytest.MonkeyPatch

@@ -154,9 +154,11 @@ class SimulatedFennec:
     async def _respond(self, request: Request) -> Response:
         path, raw = request.url.path, await request.body()
         self.requests.append(path)
-        if self.faults.next(path) == "503":
+        if (fault := self.faults.next(path)) == "503":
             return Response("busy", 503)
         try:
+            if fault:
+                raise FennecRefused(fault)
             body = {"ok": True, "time": self._now_ms(), "data": self._data(request, path, raw)}
         except FennecRefused as refused:
             body = {"ok": False, "time": self._now_ms(), "error": str(refused)}

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from msgspec import json
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
-from onebook.cli.credentials import credentials_app
-from onebook.cli.transactions import transactions_app
 from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest, ServiceUnavailable
@@ -34,6 +30,7 @@ from transactions.fennec.account import (
     SimulatedFennec,
 )
 from transactions.fennec.adapter import ENTRY, FENNEC
+from transactions.operating import operator_command
 
 GOOD = Credentials(API_KEY, SECRET, passphrase=PASSPHRASE)
 NOW_MS = SYSTEM_CLOCK.wall_ms()
@@ -222,18 +219,8 @@ class TestCommands:
 
     @pytest.fixture
     def run(self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-        app = typer.Typer()
-        app.add_typer(credentials_app, name="credentials")
-        app.add_typer(transactions_app, name="transactions")
-        for name, value in {
-            "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
-            "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
-            "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-            "TRANSACTIONS__OVERRIDES__FENNEC__MAINNET_URL": url,
-        }.items():
-            monkeypatch.setenv(f"ONEBOOK_{name}", value)
         monkeypatch.setitem(registry.EXCHANGES, "fennec", FENNEC)
-        return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+        return operator_command(tmp_path, monkeypatch, {"FENNEC__MAINNET_URL": url})
 
     def test_a_collection_is_fetched_without_the_exchange(
         self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

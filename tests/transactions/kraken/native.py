@@ -1,13 +1,9 @@
 """Rows as Kraken sends them, recorded bodies, and rows of a ledger in their groups."""
 
-import os
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import json
 from msgspec.structs import replace
 
 from onebook.core import show
@@ -17,25 +13,12 @@ from onebook.transactions.kraken.instruments import listed
 from onebook.transactions.kraken.rows import LedgerRow, RowContext, entry_of
 from onebook.transactions.markets import Markets, unknown_market
 from onebook.transactions.record import Record, RecordView, Status
+from transactions.recorded import Samples
 
+SAMPLES = Samples("kraken")
 CONTEXT = RowContext("mainnet", Markets(listed, unknown_market))
 AT = Decimal("1700000000.1234")
 T = TypeVar("T")
-DECODER = json.Decoder(float_hook=Decimal)
-
-
-def samples() -> Path | None:
-    """The folder of recorded bodies, if this machine has it."""
-    root = Path(__file__).resolve().parents[3]
-    folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")
-    return folder / "kraken" if (folder / "kraken").is_dir() else None
-
-
-@cache
-def body(name: str) -> Any:
-    folder = samples()
-    assert folder is not None
-    return DECODER.decode((folder / name).read_bytes())
 
 
 def row(**fields: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from onebook.transactions.kraken.api import (
     spot_signature,
 )
 from onebook.transactions.pools import PoolScope
-from transactions.kraken.native import body, samples
+from transactions.kraken.native import SAMPLES
 
 # The secret of the documentation's example.
 SECRET = "kQH5HW/8p1uGOVjbgWA7FunAmGO8lsSUXNsu3eow76sz84Q18fWxnyRzBHCd3pd5nE9qa99HAZtuZuj6F1huXg=="
@@ -278,9 +278,9 @@ def test_the_history_of_futures_is_refused_by_status_and_says_for_how_long() -> 
     assert reply.failure.reason is FailureReason.AUTHENTICATION_FAILED
 
 
-@pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+@SAMPLES.needed
 def test_every_collected_error_is_a_failure() -> None:
-    for each in body("errors.collected.json"):
+    for each in SAMPLES.body("errors.collected.json"):
         call = ACCOUNTS if "futures" in each["where"] else SPOT
         assert answered(each["body"], call, status=each["http"]).failure is not None
 

@@ -4,7 +4,7 @@ import pytest
 
 from onebook.transactions.kraken.assets import asset_of, futures_asset
 from onebook.transactions.kraken.instruments import listed
-from transactions.kraken.native import body, samples
+from transactions.kraken.native import SAMPLES
 
 IDS = {
     "XXBT": ("BTC", "SPOT"),
@@ -71,12 +71,12 @@ def test_codes_of_futures_are_in_small_letters(
     assert futures_asset(native, account) == expected
 
 
-@pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+@SAMPLES.needed
 def test_recorded_assets_and_pairs_have_our_names() -> None:
-    assets = body("0_public_Assets.jkorf.json")["result"]
+    assets = SAMPLES.body("0_public_Assets.jkorf.json")["result"]
     for native, asset in assets.items():
         assert asset_of(native) == asset_of(asset["altname"])
-    pairs = body("0_public_AssetPairs.jkorf.json")["result"]
+    pairs = SAMPLES.body("0_public_AssetPairs.jkorf.json")["result"]
     assert {listed("spot", row).symbol for row in pairs.values()} <= {
         "ETH/BTC", "ETH/USD", "BTC/USD", "BTC/EUR", "ETH/EUR",
     }  # fmt: skip

@@ -1,18 +1,13 @@
 """`onebook credentials set kraken` as the operator runs it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from click.testing import Result
-from typer.testing import CliRunner
 
 from onebook.cli import credentials
-from onebook.cli.credentials import credentials_app
-from onebook.cli.transactions import transactions_app
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.kraken import (
     KrakenAccount,
@@ -23,8 +18,8 @@ from onebook.simulator.accounts.kraken import (
 from onebook.transactions.adapter import CredentialField
 from transactions.bybit_support import Served
 from transactions.kraken_support import KEY
+from transactions.operating import Command, operator_command
 
-Command = Callable[..., Result]
 WITHDRAWS = replace(
     KEY, api_key="withdrawskey0000000", permissions=(*KEY.permissions, "withdraw-funds")
 )
@@ -43,17 +38,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    app = typer.Typer()
-    app.add_typer(credentials_app, name="credentials")
-    app.add_typer(transactions_app, name="transactions")
-    for name, value in {
-        "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
-        "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
-        "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-        "TRANSACTIONS__OVERRIDES__KRAKEN__MAINNET_URL": url,
-    }.items():
-        monkeypatch.setenv(f"ONEBOOK_{name}", value)
-    return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+    return operator_command(tmp_path, monkeypatch, {"KRAKEN__MAINNET_URL": url})
 
 
 def typed(api_key: str, secret: str = KEY.secret) -> str:

@@ -10,7 +10,7 @@ from onebook.transactions.adapter import AccountInfo, Environment
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.kraken.key import KeyInfo, key_info
 from transactions.bybit_support import NOW_MS, run
-from transactions.kraken.native import body, samples
+from transactions.kraken.native import SAMPLES
 from transactions.kraken_support import FUTURES_KEY, KEY, KrakenWorld
 
 READING = ("query-funds", "query-ledger", "query-closed-trades")
@@ -89,9 +89,9 @@ def test_an_unknown_key_claims_nothing() -> None:
     assert KeyInfo().warnings(NOW_MS) == ()
 
 
-@pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+@SAMPLES.needed
 def test_the_recorded_key_may_withdraw_and_trade() -> None:
-    info = key_info(body("0_private_GetApiKeyInfo.jkorf.json")["result"])
+    info = key_info(SAMPLES.body("0_private_GetApiKeyInfo.jkorf.json")["result"])
     assert info.may_withdraw
     assert info.may_trade
     assert info.valid_until_ms is None

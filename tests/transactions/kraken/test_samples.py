@@ -22,19 +22,18 @@ from onebook.transactions.kraken.rows import entry_of
 from onebook.transactions.record import Record, encode
 from transactions.kraken.native import (
     CONTEXT,
-    body,
+    SAMPLES,
     changed,
     entry,
     events_of,
     ledger_records,
     log_records,
     moved,
-    samples,
 )
 
 EXPECTED = Path(__file__).with_name("expected_records.json")
 ASKED_AT_MS = 1_763_000_000_000
-pytestmark = pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+pytestmark = SAMPLES.needed
 Mapper = Callable[[Any], list[Record]]
 
 
@@ -126,8 +125,7 @@ OTHERS = {
 
 
 def names() -> list[str]:
-    folder = samples()
-    return [] if folder is None else sorted(path.name for path in folder.glob("*.json"))
+    return SAMPLES.names()
 
 
 def mapper_of(name: str) -> Mapper | None:
@@ -135,7 +133,7 @@ def mapper_of(name: str) -> Mapper | None:
 
 
 def records_of(name: str) -> list[Record]:
-    whole, mapper = body(name), mapper_of(name)
+    whole, mapper = SAMPLES.body(name), mapper_of(name)
     assert mapper is not None
     return mapper(whole["result"] if "error" in whole and isinstance(whole, dict) else whole)
 

@@ -1,34 +1,15 @@
 """Rows as OKX sends them, and recorded bodies."""
 
-import os
-from decimal import Decimal
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-from msgspec import json
 
 from onebook.transactions.markets import Markets
 from onebook.transactions.okx.instruments import guess, listed
 from onebook.transactions.okx.rows import BillContext
+from transactions.recorded import Samples
 
+SAMPLES = Samples("okx")
 CONTEXT = BillContext("mainnet", Markets(listed, guess))
-DECODER = json.Decoder(float_hook=Decimal)
 AT_MS = 1_695_033_476_167
-
-
-def samples() -> Path | None:
-    """The folder of recorded bodies, if this machine has it."""
-    root = Path(__file__).resolve().parents[3]
-    folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")
-    return folder / "okx" if (folder / "okx").is_dir() else None
-
-
-@cache
-def body(name: str) -> Any:
-    folder = samples()
-    assert folder is not None
-    return DECODER.decode((folder / name).read_bytes())
 
 
 def trading(**fields: Any) -> dict[str, Any]:

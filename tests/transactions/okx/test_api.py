@@ -10,7 +10,7 @@ from onebook.transactions.client import Call, Then
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.okx.api import API, BILLS, BILLS_ARCHIVE, CONFIG, LIMITS, read, sign
 from onebook.transactions.pools import PoolScope
-from transactions.okx.native import body, samples
+from transactions.okx.native import SAMPLES
 
 KEY = Credentials("key", "mysecret0000000000000000000000000000", passphrase="a passphrase")
 AT_MS = 1_700_000_000_000  # 2023-11-14T22:13:20.000Z
@@ -151,7 +151,7 @@ def test_a_page_of_the_edge_is_read_by_its_status(status: int, reason: FailureRe
     assert failure.retryable is (status in (429, 502, 520))
 
 
-@pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+@SAMPLES.needed
 def test_recorded_errors_are_known() -> None:
     expected = {
         "50119": FailureReason.AUTHENTICATION_FAILED,
@@ -160,6 +160,6 @@ def test_recorded_errors_are_known() -> None:
         "58001": FailureReason.EXCHANGE_ERROR,
         "1": FailureReason.EXCHANGE_ERROR,
     }
-    for each in body("errors.collected.json"):
+    for each in SAMPLES.body("errors.collected.json"):
         found = answer(each["body"], each["http"])
         assert found.failure.reason is expected[each["body"]["code"]]

@@ -1,25 +1,17 @@
 """`onebook credentials set okx`: fields, region, and keys that can do more than reading."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
-from click.testing import Result
-from typer.testing import CliRunner
 
-from onebook.cli.credentials import credentials_app
-from onebook.cli.transactions import transactions_app
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkx, SimulatedOkxKey
-from onebook.store import Store
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from transactions.bybit_support import Served
 from transactions.okx_support import KEY
+from transactions.operating import Command, operator_command, stored_credentials
 
-Command = Callable[..., Result]
 KEYS = {
     "reads": KEY,
     "withdraws": SimulatedOkxKey(
@@ -47,20 +39,8 @@ def urls() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def command(urls: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    app = typer.Typer()
-    app.add_typer(credentials_app, name="credentials")
-    app.add_typer(transactions_app, name="transactions")
-    settings = {
-        "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
-        "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
-        "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-    } | {
-        f"TRANSACTIONS__OVERRIDES__OKX__HOSTS__{region.upper()}": url
-        for region, url in urls.items()
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(f"ONEBOOK_{name}", value)
-    return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+    hosts = {f"OKX__HOSTS__{region.upper()}": url for region, url in urls.items()}
+    return operator_command(tmp_path, monkeypatch, hosts)
 
 
 def typed(name: str, host: str = "") -> str:
@@ -68,24 +48,12 @@ def typed(name: str, host: str = "") -> str:
     return f"{key.api_key}\n{key.secret}\n{key.passphrase}\n{host}\n"
 
 
-def stored(tmp_path: Path) -> Credentials:
-    async def story() -> Credentials | None:
-        async with Store(f"sqlite+aiosqlite:///{tmp_path}/onebook.db") as store:
-            return await Vault(store.credentials, MasterKeys(tmp_path / "master_key")).get(
-                "okx", "mainnet"
-            )
-
-    found = asyncio.run(story())
-    assert found is not None
-    return found
-
-
 def test_a_key_has_three_parts_and_shows_the_account(command: Command, tmp_path: Path) -> None:
     done = command("credentials", "set", "okx", typed=typed("reads"))
     assert done.exit_code == 0, done.output
     assert KEY.secret not in done.output
     assert KEY.passphrase not in done.output
-    assert stored(tmp_path).fields == {
+    assert stored_credentials(tmp_path, "okx").fields == {
         "api_key": KEY.api_key, "secret": KEY.secret, "passphrase": KEY.passphrase,
     }  # fmt: skip
     assert command("credentials", "check", "okx").exit_code == 0
@@ -94,7 +62,7 @@ def test_a_key_has_three_parts_and_shows_the_account(command: Command, tmp_path:
 def test_the_region_is_found_and_kept(command: Command, tmp_path: Path) -> None:
     done = command("credentials", "set", "okx", typed=typed("european"))
     assert done.exit_code == 0, done.output
-    assert stored(tmp_path).fields["host"] == "eea"
+    assert stored_credentials(tmp_path, "okx").fields["host"] == "eea"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +80,7 @@ def test_a_key_that_can_do_more_is_stored_only_if_told(
     assert f"The key can {what}" in refused.stderr
     assert refused.stdout == ""  # one sentence, not a warning as well
     assert command("credentials", "set", "okx", option, typed=typed(name)).exit_code == 0
-    assert stored(tmp_path).api_key == KEYS[name].api_key
+    assert stored_credentials(tmp_path, "okx").api_key == KEYS[name].api_key
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from onebook.transactions.adapter import AccountInfo, Environment, FailureReason
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.okx.key import key_info
 from transactions.bybit_support import run
-from transactions.okx.native import body, samples
+from transactions.okx.native import SAMPLES
 from transactions.okx.test_accounts import HISTORY
 from transactions.okx_support import KEY, OkxWorld
 
@@ -72,9 +72,9 @@ def test_a_configuration_of_another_form_is_refused(said: list[Any]) -> None:
 @pytest.mark.parametrize(
     "name", ["api_v5_account_config.docs.json", "api_v5_account_config.docs2026.json"]
 )
-@pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+@SAMPLES.needed
 def test_recorded_configurations_are_read(name: str) -> None:
-    key = key_info(body(name)["data"])
+    key = key_info(SAMPLES.body(name)["data"])
     assert key.mode in ("SPOT", "FUTURES", "MULTI_CURRENCY", "PORTFOLIO")
     assert "read_only" in key.permissions
     assert key.main

@@ -21,6 +21,7 @@ from onebook.transactions.export_jobs import ExportJobs
 from onebook.transactions.okx import OKX
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
+from transactions.accounting import EXACT, Answered
 from transactions.bybit_support import CALLER, MASTER_KEY, NOW_MS
 from transactions.collecting import SETTINGS, Passing
 from transactions.okx.test_random import DAYS, TYPES, check
@@ -29,7 +30,6 @@ from transactions.oracle.okx.account import RandomOkx
 from transactions.oracle.okx.exchange import RandomOkxExchange
 from transactions.oracle.okx.exports import RandomOkxExports
 from transactions.oracle.rows import DAY_MS
-from transactions.test_random_accounts import Answered, decoder
 
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
 SEEDS = range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "4")))
@@ -83,7 +83,7 @@ async def one(service: Transactions, account: RandomOkx) -> tuple[list[Any], dic
     )  # fmt: skip
     query = service.plan(request, key_id=CALLER, streamed=True)
     chunks = [chunk async for chunk in service.stream(query, key_id=CALLER)]
-    *records, summary = map(decoder.decode, b"".join(chunks).splitlines())
+    *records, summary = map(EXACT, b"".join(chunks).splitlines())
     return records, summary
 
 

@@ -12,8 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from onebook.transactions.okx.events import conversion_of, records_of
 from onebook.transactions.okx.fills import fill_of, unbooked
 from onebook.transactions.okx.funds import deposit, withdrawal
@@ -21,11 +19,11 @@ from onebook.transactions.okx.holdings import earn_holdings, funding_holdings, t
 from onebook.transactions.okx.instruments import listed
 from onebook.transactions.okx.rows import funding_bill, trading_bill
 from onebook.transactions.record import Record, encode
-from transactions.okx.native import CONTEXT, body, samples
+from transactions.okx.native import CONTEXT, SAMPLES
 
 EXPECTED = Path(__file__).with_name("expected_records.json")
 ASKED_AT_MS = 1_763_000_000_000
-pytestmark = pytest.mark.skipif(samples() is None, reason="the recorded samples are not here")
+pytestmark = SAMPLES.needed
 Rows = list[dict[str, Any]]
 Mapper = Callable[[Rows], list[Record]]
 
@@ -133,8 +131,7 @@ def path_of(name: str) -> str:
 
 
 def names() -> list[str]:
-    folder = samples()
-    return sorted(each.name for each in folder.glob("api_v5_*.json")) if folder else []
+    return SAMPLES.names("api_v5_*.json")
 
 
 def changed(record: Record) -> dict[str, Any]:
@@ -160,7 +157,7 @@ def _filled(said: Any) -> Any:
 
 def comments() -> list[tuple[str, Rows]]:
     """Rows of real accounts that ccxt prints in its comments, by what they are."""
-    printed = [each["body"] for each in body("rows.ccxt-comments.json")]
+    printed = [each["body"] for each in SAMPLES.body("rows.ccxt-comments.json")]
     rows = [row for said in printed for row in said.get("data", [said])]
     return [(path, [row]) for row in rows if (path := _comment_path(row)) is not None]
 
@@ -183,7 +180,7 @@ def _comment_path(row: dict[str, Any]) -> str | None:
 
 def all_records() -> dict[str, list[dict[str, Any]]]:
     found = {
-        name: [changed(record) for record in MAPPERS[path_of(name)](body(name)["data"])]
+        name: [changed(record) for record in MAPPERS[path_of(name)](SAMPLES.body(name)["data"])]
         for name in names()
         if path_of(name) in MAPPERS
     }
@@ -208,7 +205,7 @@ def test_every_body_is_mapped_or_is_known_to_be_unused() -> None:
 
 
 def test_the_change_of_a_recorded_fill_is_its_size_and_fee() -> None:
-    (row,) = body("api_v5_account_bills.docs.json")["data"]
+    (row,) = SAMPLES.body("api_v5_account_bills.docs.json")["data"]
     bill = trading_bill(row)
     assert Decimal(bill.gross) == Decimal(row["sz"])
     assert Decimal(bill.change) == Decimal(row["sz"]) + Decimal(row["fee"])
