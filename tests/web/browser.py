@@ -99,8 +99,16 @@ class Page:
         return found["result"]
 
     async def open(self, url: str) -> None:
+        """Open an address: first in the tab that the browser has, then in further ones."""
         self.session = ""
-        target = await self.call("Target.createTarget", url="about:blank")
+        if self.targets:
+            target = await self.call("Target.createTarget", url="about:blank")
+        else:
+            (target, *_) = (
+                each
+                for each in (await self.call("Target.getTargets"))["targetInfos"]
+                if each["type"] == "page"
+            )
         self.targets.append(target["targetId"])
         attached = await self.call(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True
@@ -111,10 +119,20 @@ class Page:
         await self.go(url)
 
     async def close(self) -> None:
-        """Close its tabs, and clear what their sites left in the browser."""
+        """Close its tabs but the first, and clear what their sites left in the browser.
+
+        A new tab for each page would cost as much as the page. What a session has set for its tab
+        ends with it.
+        """
         self.session = ""
-        for target in self.targets:
+        first, *others = self.targets or [""]
+        for target in others:
             await self.call("Target.closeTarget", targetId=target)
+        if first:
+            attached = await self.call("Target.attachToTarget", targetId=first, flatten=True)
+            self.session = attached["sessionId"]
+            await self.go("about:blank")
+            self.session = ""
         await self.call("Storage.clearCookies")
         await self.call("Browser.resetPermissions")
 

@@ -334,7 +334,7 @@ class AccountRun(Struct, frozen=True):
 
 
 class LivePorts(Protocol):
-    """The functions of the service that a follower needs."""
+    """The functions of the service that a follower needs; `service` imports this module."""
 
     def read(
         self, query: Query, tap: Callable[[PageReader], PageReader]
