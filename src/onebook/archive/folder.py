@@ -4,7 +4,7 @@
     2026/11/27/14/binance/BTC-USDT.parquet            one book's rows of a closed hour
     2026/11/27/14/coverage.parquet                    the times of the hour that were recorded
 
-A segment is an Arrow file of messages, because writing rows as Parquet costs ten times as much.
+A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
 Merged segments have a record batch for each book. Files are written under another name, synced and
 renamed, so that every file is complete. A segment that another one contains is ignored, and rows
 are unique by run and message, so a crash between a rename and a deletion duplicates nothing. Times
@@ -42,7 +42,7 @@ from onebook.files import try_lock
 
 HOUR_US: Final = 3_600_000_000
 # Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
-ROW_GROUP_ROWS: Final = 16_384
+ROW_GROUP_ROWS: Final = 8_192
 ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch

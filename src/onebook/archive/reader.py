@@ -65,11 +65,6 @@ class BookReplay:
             self._at = bisect_left(self._messages, self._messages[last])
         return last >= 0
 
-    def count(self, start_us: int, end_us: int) -> int:
-        """Return how many messages were received after one time until another."""
-        start, stop = (bisect_right(self.received, each) for each in (start_us, end_us))
-        return len(set(self._messages[start:stop]))
-
     def open(self, books: Books, exchange: str, symbol: str) -> LiveBook:
         """Open the book that the keyframe at this position describes."""
         limits = (self._rows[name][self._at].as_py() for name in ("levels_max", "window"))
@@ -82,14 +77,17 @@ class BookReplay:
 
     def play(self, book: LiveBook, until_us: int) -> None:
         """Apply the messages received until a time."""
-        stop = bisect_right(self.received, until_us)
-        while self._at < stop:
-            start, self._at = self._at, self._playback.play(book.core, self._at, stop)
-            changed, last = self._playback.changed, self._at - 1
+        playback, core = self._playback, book.core
+        at = self._at
+        stop = bisect_right(self.received, until_us, at)
+        while at < stop:
+            start, at = at, playback.play(core, at, stop)
+            changed = playback.changed
             if changed >= start:
                 book.updated_at = self.received[changed] / 1_000_000
-            if self._kinds[last] in STATES:
-                self._set_state(book, last)
+            if self._kinds[at - 1] in STATES:
+                self._set_state(book, at - 1)
+        self._at = at
 
     def _set_state(self, book: LiveBook, row: int) -> None:
         health, why, detail, twins, updated = (
