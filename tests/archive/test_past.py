@@ -140,11 +140,11 @@ class Crash(Exception):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("write", range(6))
+@pytest.mark.parametrize("write", range(8))
 async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends before a file of the merge, of a book or of the coverage, or at the end."""
+    """The process ends before one of the merge, books, coverage, manifest, entry; or at the end."""
     world = World(tmp_path, 4)
     monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
     await world.recorder.begin()

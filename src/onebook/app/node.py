@@ -210,13 +210,15 @@ async def _record_history(stack: AsyncExitStack, settings: Settings, books: Book
     """Record the books of this node, if the settings have a folder for it.
 
     Raises:
-        ConfigError: pyarrow is missing.
+        ConfigError: pyarrow is missing, or the store or the signing key cannot be used.
     """
     history = settings.history
     if history.dir is None:
         return
     try:
+        from onebook.archive.proof import load_signing_key
         from onebook.archive.recorder import HistoryRecorder
+        from onebook.archive.stores import FileStore
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("pyarrow"):
             raise
@@ -224,11 +226,18 @@ async def _record_history(stack: AsyncExitStack, settings: Settings, books: Book
             f"{settings.origin('history.dir')}history.dir needs pyarrow: "
             'pip install "onebook[history]".'
         ) from None
+    try:
+        store = FileStore(history.store) if history.store else None
+    except ValueError as error:
+        raise ConfigError(f"{settings.origin('history.store')}history.store: {error}") from None
+    key = None if history.signing_key_file is None else load_signing_key(history.signing_key_file)
     recorder = HistoryRecorder(
         books,
         history.dir,
         keep_days=history.keep_days,
         keep_bytes=history.keep_gb * GIB_BYTES,
+        signing_key=key,
+        store=store,
     )
     await stack.enter_async_context(recorder)
 

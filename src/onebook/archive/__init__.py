@@ -1,6 +1,7 @@
 """Files of the history (`history.dir`): everything that the books applied, as Parquet.
 
-`recorder` collects what books apply, `format` has the schema, `folder` writes and finds files, and
+`recorder` collects what books apply, `format` has the schema, `folder` writes and finds files,
+`proof` chains and verifies closed hours, `stores` and `uploads` keep them in object stores, and
 `reader` rebuilds books of a past moment, of which `onebook.history` makes one answer. Needs the
 extra `onebook[history]`.
 """

@@ -3,6 +3,7 @@
     open/2026-11-27T14/RUN-FIRST-LAST-FROM-TO.arrow   segments: messages of all books
     2026/11/27/14/binance/BTC-USDT.parquet            one book's rows of a closed hour
     2026/11/27/14/coverage.parquet                    the times of the hour that were recorded
+    2026/11/27/14/manifest.txt, proof/                hashes of the files, and their chain (`proof`)
 
 A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
 Merged segments have a record batch for each book. Files are written under another name, synced and
@@ -20,12 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyarrow import ipc
 
 from onebook.archive.format import (
@@ -38,6 +40,8 @@ from onebook.archive.format import (
     integers,
     rows_of,
 )
+from onebook.archive.proof import Sealer, inclusion
+from onebook.archive.stores import FileStore
 from onebook.files import try_lock
 
 HOUR_US: Final = 3_600_000_000
@@ -47,7 +51,6 @@ ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
-READ_THREADS: Final = 4
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
 COVERAGE_SCHEMA: Final = pa.schema(
@@ -94,11 +97,19 @@ class HistoryFolder:
     """The files of a history.
 
     Args:
-        root: The folder; created by `lock`.
+        root: The folder; created by `lock`. Or the URL of an object store, which is only read.
+        signing_key: Signs the manifests of closed hours, if given.
+
+    Raises:
+        ValueError: The URL is invalid.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(
+        self, root: str | os.PathLike[str], signing_key: Ed25519PrivateKey | None = None
+    ) -> None:
+        self.files = FileStore(root)
+        self.root = Path(root)  # of segments and of everything that is written
+        self._sealer = Sealer(self.root, _write_file, signing_key)
         self._lock: int | None = None
 
     def lock(self) -> bool:
@@ -131,23 +142,27 @@ class HistoryFolder:
     def hours(self) -> list[int]:
         """Return the start of each hour that has files."""
         closed = (
-            datetime(*map(int, path.relative_to(self.root).parts), tzinfo=UTC)  # type: ignore[misc,arg-type]
-            for path in self.root.glob("[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9]")
+            _start_us(year, month, day, hour)
+            for year in self.files.folders()
+            if len(year) == 4 and year.isdigit()
+            for month in self.files.folders(year)
+            for day in self.files.folders(f"{year}/{month}")
+            for hour in self.files.folders(f"{year}/{month}/{day}")
         )
-        return sorted(
-            {round(each.timestamp()) * 1_000_000 for each in closed} | {*self.open_hours()}
-        )
+        return sorted({*closed, *self.open_hours()})
 
     def open_hours(self) -> list[int]:
         """Return the start of each hour that has segments."""
+        if self.files.remote:
+            return []
         return sorted(
-            round(datetime.strptime(path.name + "Z", "%Y-%m-%dT%H%z").timestamp()) * 1_000_000
+            _start_us(*path.name.replace("T", "-").split("-"))
             for path in self.root.glob("open/????-??-??T??")
         )
 
     def segments(self, hour_us: int) -> list[Segment]:
         """Return the segments of an hour, without those that others contain."""
-        paths = self._open(hour_us).glob("*.arrow")
+        paths = [] if self.files.remote else self._open(hour_us).glob("*.arrow")
         found = [Segment(path, *map(int, path.stem.split("-"))) for path in paths]
         found.sort(key=lambda each: (each.run, each.first, -each.last))
         kept: list[Segment] = []
@@ -163,11 +178,13 @@ class HistoryFolder:
             found += [
                 Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)
             ]
-            path = self._closed(hour_us) / COVERAGE
-            if path.exists():
-                rows = pq.read_table(path)
-                columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
-                found += map(Interval, *columns)
+            try:
+                with self.files.open(f"{_hour_folder(hour_us)}/{COVERAGE}") as file:
+                    rows = pq.read_table(file)
+            except FileNotFoundError:
+                continue
+            columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
+            found += map(Interval, *columns)
         return joined(found)
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
@@ -198,7 +215,7 @@ class HistoryFolder:
                     each.path.unlink()
 
     def close_hour(self, hour_us: int, cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Write the files of an hour book by book, then delete its segments.
+        """Write the files of an hour book by book and its manifest, then delete its segments.
 
         Returns:
             False if it was cancelled; the next call completes it.
@@ -220,6 +237,7 @@ class HistoryFolder:
         table = pa.table([*columns], names=COVERAGE_SCHEMA.names).cast(COVERAGE_SCHEMA)
         with _complete(folder / COVERAGE) as file:
             pq.write_table(table, file)
+        self._sealer.seal(hour_us)
         shutil.rmtree(self._open(hour_us))
         return True
 
@@ -278,9 +296,8 @@ class HistoryFolder:
         reads: list[Callable[[], dict[str, pa.Table]]] = []
         for hour_us in hours:
             reads += [
-                partial(_read_book, path, start_us, end_us)
-                for path in self._closed(hour_us).glob(f"*/{_file_name(symbol)}.parquet")
-                if exchanges is None or path.parent.name in exchanges
+                partial(_read_book, self.files, path, start_us, end_us)
+                for path in self.book_files(hour_us, symbol, exchanges)
             ]
             reads += [
                 partial(_read_segment, each.path, symbol, exchanges)
@@ -288,33 +305,64 @@ class HistoryFolder:
                 if each.start_us <= end_us and each.end_us >= since_us
             ]
         found: dict[str, list[pa.Table]] = {}
-        with ThreadPoolExecutor(READ_THREADS, "history-read") as pool:
+        with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
             for books in pool.map(lambda read: read(), reads):
                 for exchange, rows in books.items():
                     found.setdefault(exchange, []).append(rows)
         return {exchange: _joined_rows(tables) for exchange, tables in found.items()}
 
-    def keep(self, bytes_max: int, oldest_us: int) -> int:
-        """Delete the oldest closed hours beyond these limits; return how many were deleted."""
+    def book_files(
+        self, hour_us: int, symbol: str, exchanges: Collection[str] | None = None
+    ) -> list[PurePosixPath]:
+        """Return the path of each book of a symbol in a closed hour."""
+        name = f"{_file_name(symbol)}.parquet"
+        return [
+            path
+            for path in map(PurePosixPath, self.files.files(_hour_folder(hour_us)))
+            if path.name == name and (exchanges is None or path.parent.name in exchanges)
+        ]
+
+    def proof(
+        self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
+    ) -> dict[str, Any]:
+        """Return a proof that the files of these books are in the chain (`inclusion`).
+
+        Raises:
+            LookupError: An hour is not closed yet.
+        """
+        found = {each: self.book_files(each, symbol, exchanges) for each in hours}
+        paths = [f"{_hour_folder(each)}/{COVERAGE}" for each in found]
+        paths += [str(each) for books in found.values() for each in books]
+        return inclusion(self.files, found, paths)
+
+    def keep(self, bytes_max: int, oldest_us: int, needed: Collection[int] = ()) -> int:
+        """Delete the oldest closed hours beyond these limits; return how many were deleted.
+
+        Args:
+            bytes_max: Size of all closed hours.
+            oldest_us: Hours that ended before are deleted.
+            needed: The oldest of these hours and all after it are kept.
+        """
         hours = [each for each in self.hours() if self._closed(each).exists()]
-        sizes = {
-            each: sum(file.stat().st_size for file in self._closed(each).rglob("*.parquet"))
-            for each in hours
-        }
-        total, deleted = sum(sizes.values()), 0
+        sizes = {each: sum(self.files.files(_hour_folder(each)).values()) for each in hours}
+        total, deleted = sum(sizes.values()), []
         for hour_us in hours:
-            if total <= bytes_max and hour_us + HOUR_US > oldest_us:
+            within = total <= bytes_max and hour_us + HOUR_US > oldest_us
+            if within or hour_us >= min(needed, default=hour_us + 1):
                 break
-            shutil.rmtree(self._closed(hour_us))
+            deleted.append(hour_us)
             total -= sizes[hour_us]
-            deleted += 1
-        return deleted
+        if deleted:  # said first, so that a missing hour is never unannounced
+            self._sealer.announce_deletion(deleted[-1] + HOUR_US)
+        for hour_us in deleted:
+            shutil.rmtree(self._closed(hour_us))
+        return len(deleted)
 
     def _open(self, hour_us: int) -> Path:
         return self.root / "open" / f"{_moment(hour_us):%Y-%m-%dT%H}"
 
     def _closed(self, hour_us: int) -> Path:
-        return self.root / f"{_moment(hour_us):%Y/%m/%d/%H}"
+        return self.root / _hour_folder(hour_us)
 
     def _segment_path(self, segment: Segment) -> Path:
         name = "-".join(map(str, segment[1:]))
@@ -337,6 +385,15 @@ class HistoryFolder:
 
 def _moment(at_us: int) -> datetime:
     return datetime.fromtimestamp(at_us // 1_000_000, UTC)
+
+
+def _start_us(*parts: str) -> int:
+    year, month, day, hour = map(int, parts)
+    return round(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def _hour_folder(hour_us: int) -> str:
+    return f"{_moment(hour_us):%Y/%m/%d/%H}"
 
 
 def _file_name(symbol: str) -> str:
@@ -362,6 +419,11 @@ def _complete(path: Path) -> Iterator[BinaryIO]:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with _complete(path) as file:
+        file.write(content)
 
 
 # Segments
@@ -432,13 +494,17 @@ def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     yield start, len(rows)
 
 
-def _read_book(path: Path, start_us: int | None, end_us: int) -> dict[str, pa.Table]:
+def _read_book(
+    files: FileStore, path: PurePosixPath, start_us: int | None, end_us: int
+) -> dict[str, pa.Table]:
     """Return the row groups that were received in this time, by exchange.
 
     Without a start it is the last of them, because every row group but the first of an hour begins
     with a keyframe.
     """
-    file = pq.ParquetFile(path, memory_map=True, read_dictionary=["kind", "side"])
+    file = pq.ParquetFile(
+        files.open(str(path)), read_dictionary=["kind", "side"], pre_buffer=files.remote
+    )
     place = SCHEMA.get_field_index("received")
     wanted = []
     for at in range(file.num_row_groups):

@@ -28,6 +28,7 @@ class Past(Struct):
 
     books: Books
     at_us: int
+    hours: list[int]  # that were read
 
 
 class BookReplay:
@@ -115,10 +116,10 @@ def books_at(
     Raises:
         HistoryMissing: This moment was not recorded.
     """
-    known = folder.hours()
-    hours = [each for each in known if at_us - LOOK_BACK_US - HOUR_US < each <= at_us]
-    interval = _interval(folder, known, hours, at_us)
-    past = Past(Books(), at_us)
+    hours = hours_of(at_us - LOOK_BACK_US, at_us)
+    interval = _interval(folder, hours, at_us)
+    hours = [each for each in hours if each + HOUR_US > interval.start_us]
+    past = Past(Books(), at_us, hours)
     found: dict[str, LiveBook] = {}
     replays: dict[str, BookReplay] = {}
     rows = folder.rows(hours, symbol, None, at_us, exchanges)
@@ -136,14 +137,19 @@ def books_at(
     return past
 
 
-def _interval(folder: HistoryFolder, known: list[int], hours: list[int], at_us: int) -> Interval:
+def hours_of(start_us: int, end_us: int) -> list[int]:
+    """Return the start of each hour that has a part of this time."""
+    return [*range(start_us // HOUR_US * HOUR_US, end_us + 1, HOUR_US)]
+
+
+def _interval(folder: HistoryFolder, hours: list[int], at_us: int) -> Interval:
     intervals = folder.coverage(hours)
     covering = [each for each in intervals if each.start_us <= at_us <= each.end_us]
     if covering:
         return covering[-1]
-    nearest = folder.coverage(known)
+    nearest = folder.coverage(folder.hours())
     if not nearest:
-        raise HistoryMissing(f"{folder.root} has no history.")
+        raise HistoryMissing(f"{folder.files.name} has no history.")
     before = [each.end_us for each in nearest if each.end_us < at_us]
     after = [each.start_us for each in nearest if each.start_us > at_us]
     sides = [f"it was recorded until {iso_us(max(before))}"] if before else []

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import Counter, Gauge
 
 from onebook.archive.folder import HOUR_US, HistoryFolder, Segment
 from onebook.archive.format import RecordedState, messages_of
+from onebook.archive.stores import FileStore
+from onebook.archive.uploads import Uploader
 from onebook.books import LIVE, Books, LiveBook
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import BookTape, TapeKind
@@ -32,6 +35,7 @@ log = logging.getLogger("onebook.archive")
 FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
 KEYFRAME_S: Final = 60.0
 KEYFRAMES_TURN_S: Final = 0.01  # of the event loop; books that are due later come in the next turn
+UPLOAD_RETRY_S: Final = 60.0  # after a store refused
 RETRY_S: Final = 10.0  # after a failure, or while another recorder has the folder
 TAPE_ROWS_MAX: Final = 8_000_000  # levels of a tape, 17 bytes each: until the thread takes it
 SEGMENTS_MERGED: Final = 120  # a minute of segments becomes one
@@ -43,6 +47,9 @@ DAY_US: Final = 24 * HOUR_US
 MESSAGES: Final = Counter("onebook_history_messages", "Messages of books written to the history.")
 LOST: Final = Counter("onebook_history_lost", "Messages of books missing from the history.")
 FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
+WAITING: Final = Gauge(
+    "onebook_history_upload_waiting", "Closed hours that the history's store does not have yet."
+)
 
 
 # Integers, because a member of an enum is slower to pass.
@@ -57,6 +64,8 @@ class HistoryRecorder:
         root: The folder of the history.
         keep_days: Age at which an hour is deleted.
         keep_bytes: Size of all closed hours, beyond which the oldest are deleted.
+        signing_key: Signs the manifests of closed hours, if given.
+        store: Closed hours are copied there, if given; an hour is kept until it was copied.
         clock: The time.
     """
 
@@ -67,10 +76,15 @@ class HistoryRecorder:
         *,
         keep_days: int,
         keep_bytes: int,
+        signing_key: Ed25519PrivateKey | None = None,
+        store: FileStore | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._books = books
-        self.folder = HistoryFolder(root)
+        self.folder = HistoryFolder(root, signing_key)
+        self._uploader = None if store is None else Uploader(root, store)
+        self._upload_failed = False  # and logged
+        self._upload_at = float("inf")  # the next try
         self._keep_days, self._keep_bytes = keep_days, keep_bytes
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "history")
@@ -116,6 +130,7 @@ class HistoryRecorder:
             if self.recording:
                 self.take_keyframes()
                 await self.flush()
+                self.retry_upload()
             else:
                 await self.begin()
 
@@ -235,6 +250,12 @@ class HistoryRecorder:
             readings.append((self._clock.monotonic() - before, wall_us - round(before * 1_000_000)))
         return min(readings)[1]
 
+    def retry_upload(self) -> None:
+        """Upload again, if the store refused a while ago."""
+        if self._upload_failed and self._clock.monotonic() >= self._upload_at:
+            self._upload_at = float("inf")
+            self.closing = self._closer.submit(self._upload)
+
     async def flush(self) -> None:
         """Write what was queued."""
         end_us = max(self._now_us(), self._last_us)
@@ -305,7 +326,32 @@ class HistoryRecorder:
             except UNUSABLE as error:  # of one hour, whose segments can still be read
                 log.error("Cannot close the hour %s of the history in %s: %s. Its segments stay.",
                           iso_us(hour_us), self.folder.root, _why(error))  # fmt: skip
-        self.folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US)
+        self._upload()
+        needed = set() if self._uploader is None else self._uploader.pending(self.folder.hours())
+        try:
+            self.folder.keep(self._keep_bytes, before_us - self._keep_days * DAY_US, needed)
+        except UNUSABLE as error:
+            log.error("Cannot delete old hours of the history in %s: %s.",
+                      self.folder.root, _why(error))  # fmt: skip
+
+    def _upload(self) -> None:
+        if self._uploader is None:
+            return
+        name = self._uploader.store.name
+        try:
+            self._uploader.upload(self._ending.is_set)
+        except UNUSABLE as error:
+            if not self._upload_failed:
+                self._upload_failed = True
+                log.warning("Closed hours of the history cannot be copied to %s: %s. They are kept "
+                            "in %s; retrying every %g s.",
+                            name, _why(error), self.folder.root, UPLOAD_RETRY_S)  # fmt: skip
+            self._upload_at = self._clock.monotonic() + UPLOAD_RETRY_S
+        else:
+            if self._upload_failed:
+                self._upload_failed = False
+                log.info("Closed hours of the history are copied to %s again.", name)
+        WAITING.set(len(self._uploader.pending(self.folder.hours())))
 
 
 def _yield_to_others() -> None:

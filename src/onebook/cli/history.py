@@ -1,27 +1,31 @@
 """`onebook history`: books of a past moment, from the files that `onebook serve` records."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from onebook.cli.common import console, fail, reported
-from onebook.library.history import history
+from onebook.library.history import NEEDS_PYARROW, history
 from onebook.orderbook import MissingPackage
 
-history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show a past moment.")
+history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show, verify.")
 
 
 @history_app.callback()
 def history_group() -> None:
-    """Recorded order books: show a past moment."""
+    """Recorded order books: show, verify."""
 
 
 @history_app.command("show")
 @reported
 def show(
-    folder: Annotated[Path, typer.Argument(help="Folder of the history (`history.dir`).")],
+    folder: Annotated[
+        str, typer.Argument(help="Folder of the history (`history.dir`), or s3://bucket/prefix.")
+    ],
     symbol: Annotated[str, typer.Argument(help="Pair, such as BTC/USDT.")],
     at: Annotated[str, typer.Option("--at", help="Time in ISO 8601; UTC if without a zone.")],
     exchange: Annotated[
@@ -29,14 +33,27 @@ def show(
         typer.Option("--exchange", "-e", help="Exchange to merge; repeatable. Default: all."),
     ] = None,
     depth: Annotated[int, typer.Option(min=1, max=500, help="Levels per side.")] = 10,
+    proof: Annotated[
+        Path | None,
+        typer.Option("--proof", help="Write the proof of this moment's files into this file."),
+    ] = None,
 ) -> None:
     """Show the merged book of a pair at a past moment, and the state of each exchange then.
 
     Example: onebook history show /var/lib/onebook/history BTC/USDT --at 2026-11-27T14:03:00
     """
     try:
-        update = history(folder, symbol.upper(), at=at, exchanges=exchange or None, depth=depth)
-    except (LookupError, ValueError, MissingPackage) as error:
+        update = history(
+            folder,
+            symbol.upper(),
+            at=at,
+            exchanges=exchange or None,
+            depth=depth,
+            proof=proof is not None,
+        )
+        if proof is not None:
+            proof.write_text(json.dumps(update.proof, indent=1) + "\n")
+    except (LookupError, ValueError, OSError, MissingPackage) as error:
         fail(str(error))
     for side, levels in (("ask", [*update.asks][::-1]), ("bid", [*update.bids])):
         table = Table("price", "amount", "exchanges", title=f"{update.symbol} {side}s")
@@ -49,3 +66,58 @@ def show(
         why = ": ".join(filter(None, (health.reason, health.detail)))
         states.add_row(name, health.state, age, why)
     console.print(states)
+
+
+@history_app.command("verify")
+@reported
+def verify_command(
+    folder: Annotated[
+        str, typer.Argument(help="Folder of the history (`history.dir`), or s3://bucket/prefix.")
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Public key of the operator: 64 hex digits, or a PEM file."),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="SHA-256 of an entry that the chain must contain."),
+    ] = None,
+) -> None:
+    """Check every file of a history against its manifests, chain and signatures.
+
+    Exits with 1 and a line for each problem if a file, hour or entry is missing, changed or added.
+    Without --head, the newest hours may be missing unnoticed: keep the head that each run prints.
+
+    Example: onebook history verify /var/lib/onebook/history --key history.pub
+    """
+    try:
+        from onebook.archive.proof import public_key, verify
+        from onebook.archive.stores import FileStore
+    except ModuleNotFoundError:
+        fail(NEEDS_PYARROW)
+    columns = (TextColumn("hours"), BarColumn(), MofNCompleteColumn())
+    try:
+        known = None if key is None else public_key(key)
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("hours", total=None)
+            found = verify(
+                FileStore(folder),
+                known,
+                head,
+                lambda done, total: progress.update(task, completed=done, total=total),
+            )
+    except (OSError, ValueError) as error:
+        fail(str(error))
+    for problem in found.problems:
+        console.print(problem, markup=False, highlight=False, soft_wrap=True)
+    signed = f"signed by {', '.join(found.keys)}" if found.keys else "not signed"
+    console.print(
+        f"{len(found.problems):,} problems in {found.hours:,} hours with {found.files:,} files; "
+        f"{found.deleted:,} hours deleted as announced; {found.entries:,} entries, {signed}"
+        + ("" if known else " (give the known key with --key)")
+        + f".\nhead {found.head}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if found.problems:
+        raise typer.Exit(1)

@@ -250,10 +250,17 @@ class HistorySettings(Section):
 
     dir: Path | None = None
     """Folder for the history of all open books; unset: no history is recorded."""
+    store: str = ""
+    """Object store to which closed hours are copied, such as
+    `s3://bucket/prefix?region=eu-central-1`; empty: none."""
+    signing_key_file: Path | None = None
+    """Ed25519 key (PEM) that signs the manifest of each hour; created if absent. Unset: manifests
+    are not signed."""
     keep_days: int = Field(30, ge=1, le=36_500)
     """Days after which recorded hours are deleted."""
     keep_gb: int = Field(100, ge=1, le=1_000_000)
-    """Maximum GiB of recorded hours; the oldest are deleted first."""
+    """Maximum GiB of recorded hours in `dir`; the oldest are deleted first, but none that the store
+    does not have yet."""
 
 
 class GatewaySettings(Section):

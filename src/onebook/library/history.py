@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 from os import PathLike
-from pathlib import Path
+
+from msgspec.structs import replace
 
 from onebook.clock import ManualClock, iso_us, us_of_iso
 from onebook.library.book import DEPTH, options_of
@@ -26,20 +27,25 @@ def history(
     group: str | None = None,
     split: bool = False,
     within: str | None = None,
+    proof: bool = False,
 ) -> BookUpdate:
     """Return the merged book of a pair as it was shown at a moment.
 
     Args:
-        folder: The folder of the history, which `onebook serve` writes (`history.dir`).
+        folder: The folder of the history, which `onebook serve` writes (`history.dir`), or the URL
+            of an object store, such as `s3://bucket/prefix?region=eu-central-1`.
         symbol: The pair.
         at: A time with a zone, ISO 8601 text (UTC if without a zone), or microseconds since 1970.
         exchanges: The exchanges to merge; all recorded ones by default.
         depth: As in `order_book`, as are the other options.
+        proof: Whether to prove that the files of this moment are in the chain of the history; the
+            hour must be closed.
 
     Raises:
-        HistoryMissing: This moment, or the pair, was not recorded.
+        HistoryMissing: This moment, or the pair, was not recorded, or has no proof yet.
+        OSError: The folder or the store cannot be read.
         MissingPackage: `pip install "onebook[history]"` is required.
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, or the URL is invalid.
     """
     try:
         from onebook.archive.folder import HistoryFolder
@@ -50,7 +56,8 @@ def history(
         raise MissingPackage(NEEDS_PYARROW) from None
     wanted = None if exchanges is None else names_of(exchanges)
     at_us = microseconds_of(at)
-    past = books_at(HistoryFolder(Path(folder)), symbol, at_us, wanted)
+    files = HistoryFolder(folder)
+    past = books_at(files, symbol, at_us, wanted)
     found = {book.instrument.exchange: book for book in past.books}
     if not found:
         where = f" on {', '.join(wanted)}" if wanted else ""
@@ -65,7 +72,14 @@ def history(
             source.miss(name, Reason.NOT_WANTED, NOT_RECORDED)
     options = options_of(depth, 0, group, split=split, within=within)
     reader = BookReader(source, options, ReaderQueue((), options, clock))
-    return reader.peek(at_us, at_us / 1_000_000)
+    update = reader.peek(at_us, at_us / 1_000_000)
+    if not proof:
+        return update
+    try:
+        proven = files.proof(past.hours, symbol, found)
+    except LookupError as error:
+        raise HistoryMissing(str(error)) from None
+    return replace(update, proof={"symbol": symbol, "at": iso_us(at_us), **proven})
 
 
 def microseconds_of(at: datetime | str | int) -> int:

@@ -7,7 +7,7 @@ nothing.
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 from msgspec import Struct
 
@@ -292,7 +292,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
     `crossings` are empty unless requested; in a snapshot, each has just begun. `conversions` are
     `ConversionReport`s, with the option `quotes`; `published_fees` the fees of the book, with the
-    option `fees="published"`.
+    option `fees="published"`. `proof` is that of `history(..., proof=True)`.
     """
 
     symbol: str
@@ -312,6 +312,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     conversions: tuple[ConversionReport, ...] = ()
     _fees: TakerFees | None = None
     published_fees: tuple[PublishedFee, ...] = ()
+    proof: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         best = " / ".join(
