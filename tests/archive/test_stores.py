@@ -1,0 +1,189 @@
+"""Closed hours in an object store: moto's server, a process of its own, speaks S3."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import onebook
+from archive.test_past import SYMBOL, World
+from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.proof import verify
+from onebook.archive.reader import books_at
+from onebook.archive.recorder import UPLOAD_RETRY_S, HistoryRecorder
+from onebook.archive.stores import FileStore
+from onebook.archive.uploads import Uploader
+from onebook.orderbook import HistoryMissing
+from steady import PATIENCE_S
+
+pytest.importorskip("moto.server", reason="moto, the S3 server of these tests, is not installed")
+
+
+@contextmanager
+def s3_server(port: int = 0) -> Iterator[int]:
+    """Run moto's server; yields its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    killer = threading.Timer(PATIENCE_S, process.kill)
+    killer.start()
+    try:
+        assert process.stderr is not None
+        found = None
+        for line in process.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                break
+        killer.cancel()
+        assert found, "the server did not start"
+        reading = threading.Thread(target=process.stderr.read)
+        reading.start()
+        yield int(found[1])
+        process.kill()
+        reading.join()
+    finally:
+        killer.cancel()
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with s3_server() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tests")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tests")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def url_of(port: int, bucket: str, *, made: bool = True) -> str:
+    options = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{port}"
+    url = f"s3://{bucket}/a/prefix?{options}"
+    if made:
+        store = FileStore(f"s3://{bucket}?{options}&allow_bucket_creation=true")
+        store._files.create_dir(bucket)
+    return url
+
+
+async def recorded(root: Path, store: FileStore, hours: int = 2) -> World:
+    world = World(root, 5)
+    world.recorder = HistoryRecorder(
+        world.books, root, keep_days=10, keep_bytes=1 << 40, store=store, clock=world.clock
+    )
+    await world.recorder.begin()
+    world.open()
+    for hour in range(1, hours + 1):
+        for _ in range(80):
+            world.step()
+        world.recorder.take_keyframes()
+        await world.recorder.flush()
+        world.clock.move_to(90 + (hour - 1) * 3_600 + 1)
+        await world.recorder.flush()
+        await closed(world)
+    return world
+
+
+async def closed(world: World) -> None:
+    assert world.recorder.closing is not None
+    await asyncio.wrap_future(world.recorder.closing)
+
+
+async def test_the_past_is_the_same_from_the_store(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "same")
+    world = await recorded(tmp_path / "history", FileStore(url))
+    for at_us, expected in world.live[::11]:
+        past = books_at(HistoryFolder(url), SYMBOL, at_us)
+        assert world.checksum(past.books) == expected
+    at_us = world.live[100][0]
+    near, far = (
+        onebook.history(place, SYMBOL, at=at_us, exchanges=("kraken", "okx"), proof=True)
+        for place in (world.root, url)
+    )
+    assert [*near.bids] == [*far.bids]
+    assert near.proof == far.proof
+    assert verify(FileStore(url)).problems == ()
+    assert verify(FileStore(url)).head == verify(FileStore(world.root)).head
+    with pytest.raises(HistoryMissing, match="is missing in the history: it was recorded until"):
+        onebook.history(url, SYMBOL, at=world.live[-1][0] + 100 * HOUR_US)
+
+
+async def test_a_store_that_refuses_loses_nothing(
+    tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onebook.archive")
+    url = url_of(port, "later", made=False)
+    world = await recorded(tmp_path / "history", FileStore(url), hours=3)
+    recorder = world.recorder
+    hours = [each for each in recorder.folder.hours() if each not in recorder.folder.open_hours()]
+    assert len(hours) == 3
+    recorder._keep_days = 0  # everything is old, but nothing is in the store
+    recorder._close_hours(hours[-1] + 10 * HOUR_US)
+    assert recorder.folder.hours()[:3] == hours
+    for _ in range(10):  # ten minutes
+        world.clock.move_to(world.clock.now_s + UPLOAD_RETRY_S)
+        recorder.retry_upload()
+        await closed(world)
+    assert caplog.text.count("cannot be copied to s3://later/a/prefix") == 1
+    assert recorder.recording
+    url_of(port, "later")
+    world.clock.move_to(world.clock.now_s + UPLOAD_RETRY_S)
+    recorder.retry_upload()
+    await closed(world)
+    assert caplog.text.count("are copied to s3://later/a/prefix again") == 1
+    assert verify(FileStore(url)).problems == ()
+    for at_us, expected in world.live[::23]:
+        assert world.checksum(books_at(HistoryFolder(url), SYMBOL, at_us).books) == expected
+    recorder._close_hours(hours[-1] + 10 * HOUR_US)
+    assert recorder.folder.hours() == []  # because the store has them
+    assert FileStore(url).files("")
+    assert verify(FileStore(world.root)).problems == ()
+
+
+async def test_an_interrupted_upload_continues_and_copies_no_other_history(
+    tmp_path: Path, port: int
+) -> None:
+    url = url_of(port, "cut", made=True)
+    unused = FileStore(url_of(port, "unused", made=False))
+    world = await recorded(tmp_path / "history", unused, hours=3)
+    store = FileStore(url)
+    asked = []
+
+    def third() -> bool:
+        asked.append(1)
+        return len(asked) > 8
+
+    assert Uploader(world.root, store).upload(third) == 1
+    assert Uploader(world.root, store).pending(world.recorder.folder.hours())
+    again = Uploader(world.root, store)
+    assert again.upload(lambda: False) == 2
+    assert again.pending(world.recorder.folder.hours()) == set()
+    assert again.upload(lambda: False) == 0
+    assert verify(store).problems == ()
+    other = await recorded(tmp_path / "other", unused, hours=3)
+    (other.root / "proof" / "00000002.json").write_bytes(b"{}")
+    with pytest.raises(ValueError, match="it has the hours of another history"):
+        Uploader(other.root, store).upload(lambda: False)
+
+
+def test_urls(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must not have credentials"):
+        FileStore("s3://key:secret@bucket/prefix")
+    with pytest.raises(ValueError, match=r"nothing://bucket/prefix is not a store"):
+        FileStore("nothing://bucket/prefix?secret=1")
+    store = FileStore(f"file://{tmp_path}/store")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.txt").write_bytes(b"content")
+    store.copy_from(tmp_path, "a/b.txt")
+    assert store.read("a/b.txt") == b"content"
