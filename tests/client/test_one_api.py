@@ -308,7 +308,7 @@ async def test_a_route_that_unsubscribed_levels_may_change_is_refused(rig, sourc
             {"amount": best.amount, "fees": {best.exchanges[0]: "10", "*": "0"}},
         ]
         for each in refused:
-            with pytest.raises(ValueError, match="do not settle this route"):
+            with pytest.raises(ValueError, match="do not decide this route"):
                 book.route("buy", **each)
         limit = best.price - 1  # all levels within it are subscribed
         assert not book.route("buy", amount=10**6, fees=FEES, limit=limit).complete

@@ -98,5 +98,5 @@ async def test_what_clients_saw_is_in_the_history_of_a_killed_node(tmp_path):
         assert [(level.price, level.amount) for level in past.asks] == asks, at_us
         equal += 1
     assert equal > 1.5 * SEEN
-    with pytest.raises(HistoryMissing, match="it was recorded until"):
+    with pytest.raises(HistoryMissing, match="recorded until"):
         onebook.history(tmp_path / "history", SYMBOL, at=killed_us)

@@ -302,7 +302,7 @@ async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, capl
         problem = f"The messages of all feeds nodes arrive too late: {name}."
         await eventually(lambda: node.supervisor.problems() == [problem])
     assert [each.getMessage() for each in caplog.records if "take longer" in each.msg] == [
-        f"Messages of node {name} take longer than 1 s: its books are stale meanwhile. Check the "
+        f"Messages of node {name} take longer than 1 s, so its books are stale. Check the "
         "network between it and NATS, and its CPU."
     ]
 

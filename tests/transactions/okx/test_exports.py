@@ -105,7 +105,7 @@ async def test_no_more_exports_are_requested_than_the_budget_allows(
         await here.settled()
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
-        assert message.startswith("OKX makes 12 exports a day; that of 202")
+        assert message.startswith("OKX makes 12 exports a day; the export of 202")
         assert message.endswith("Z on.")
     # A restart has no other budget.
     async with world.service() as here:
@@ -331,7 +331,7 @@ async def test_the_first_days_of_a_quarter_are_pending_until_it_is_over(
         _, summary = await here.ask("trades")
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
-        assert message == "OKX exports 2025 Q4 when it is over."
+        assert message == "OKX exports 2025 Q4 only after it has ended."
         world.time.passed_s += 4 * DAY_S
         await requested(here)
         await completed(here)
