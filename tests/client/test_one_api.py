@@ -48,7 +48,7 @@ def pairs(side):
 
 
 def seen(book):
-    """All that the two have in common, but for the time."""
+    """Everything that both have in common, except times."""
     assert isinstance(book, OrderBookState)
     best = book.best_bid, book.best_ask, book.mid, book.spread, book.crossed
     levels = [tuple(level) for level in (*book.bids, *book.asks)]
@@ -65,19 +65,19 @@ def seen(book):
 
 
 def exact(side):
-    """Integers of a side as numbers; the scales of the two may differ."""
+    """The levels of a side as numbers; the scales of the two may differ."""
     prices, amounts = Decimal(1).scaleb(-side.price_scale), Decimal(1).scaleb(-side.amount_scale)
     return [(price * prices, amount * amounts) for price, amount in side.ints()]
 
 
 def fresh(health):
-    """Whether the data of an exchange has an age, as that of a shown one has."""
+    """Whether the data of an exchange has an age, as every shown one has."""
     assert health.age_s is None or 0 <= health.age_s < PATIENCE_S
     return health.age_s is not None
 
 
 async def settled(books, done):
-    """Read on until something is so."""
+    """Read until a condition holds."""
     if not done():
         async for _ in books:
             if done():
@@ -85,7 +85,7 @@ async def settled(books, done):
 
 
 async def until(updates, expected):
-    """Read on until the book is that of the exchanges."""
+    """Read until the book equals the exchanges'."""
     async for update, cost in updates:
         if (pairs(update.bids), pairs(update.asks)) == expected and update.stale == ():
             return update, cost

@@ -1,4 +1,4 @@
-"""A node that records its books is killed and started again: what its client saw is the history."""
+"""A recording node is killed and restarted: the history equals what its client saw."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def levels_of(side):
 
 
 async def seen(port, key, count):
-    """What a client is shown: the time of the merge and the levels of each update."""
+    """The updates of a client: merge time and levels."""
     found = []
     async with asyncio.timeout(PATIENCE_S), connect(f"ws://127.0.0.1:{port}/api/v1/ws") as client:
         await client.send(json.dumps({"type": "authenticate", "api_key": key}))

@@ -106,7 +106,7 @@ async def test_no_more_exports_are_requested_than_the_budget_allows(
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
         assert message.startswith("OKX makes 12 exports a day; the export of 202")
-        assert message.endswith("Z on.")
+        assert message.endswith("Z.")
     # A restart has no other budget.
     async with world.service() as here:
         await here.ask("trades")
