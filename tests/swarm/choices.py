@@ -57,7 +57,7 @@ class Choices:
         self._before: dict[str, list[dict[str, Any]]] = {}  # by symbol
 
     def again(self, symbol: str) -> dict[str, Any]:
-        """The fields of a subscription, often those of one before: clients share views."""
+        """The fields of a subscription, often equal to earlier ones: clients share views."""
         before = self._before.setdefault(symbol, [])
         if not before or self._rng.random() < 0.5:
             before.append(self.message(symbol))
