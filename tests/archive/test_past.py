@@ -1,4 +1,4 @@
-"""The past is the live book: every recorded update is rebuilt with its checksum."""
+"""The history equals the live book: every recorded update is rebuilt with its checksum."""
 
 import asyncio
 import os
@@ -137,7 +137,7 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Simulate the end of the process here."""
 
 
 @pytest.mark.parametrize("write", range(8))
