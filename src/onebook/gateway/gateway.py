@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
@@ -165,7 +166,7 @@ class Gateway:
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)
-        accounts.meter.collect.subscribe(self.charges.charge_all)
+        accounts.meter.collect = self.charges.portions
         accounts.meter.on_over.subscribe(events.allowance_exceeded)
         accounts.meter.on_warning.subscribe(events.allowance_warned)
 
@@ -298,18 +299,21 @@ class Drain:
         started_s = self._clock.monotonic()
         leaving = await self._announce(drain_s, message)
         slices = Slices(self._clock)
-        for after_s, connection in leaving:
+        while leaving:
+            # Removed here, because freeing all connections at the end would be one long turn.
+            after_s, connection = leaving.popleft()
             while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
                 await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
             await slices.next()
             connection.end(CloseCode.DRAINING, reason)
 
-    async def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:
+    async def _announce(self, drain_s: float, message: str) -> deque[tuple[float, ClientPort]]:
         """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
         connections = [each for each in self._connections if not each.output.ended]
         random.shuffle(connections)
-        leaving, slices = [], Slices(self._clock)
+        leaving: deque[tuple[float, ClientPort]] = deque()
+        slices = Slices(self._clock)
         for position, connection in enumerate(connections, start=1):
             await slices.next()
             after_s = drain_s * position / len(connections)
