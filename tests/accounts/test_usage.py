@@ -175,7 +175,7 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
             meter.add(key.key_id, delivered.pop())
         yield
 
-    meter.collect = collect
+    meter.collect_from(collect)
     ending = period_at(key.created_at_ms, rig.clock.now_ms)
     rig.clock.now_ms = ending.end_ms - 100
     await meter.round()
@@ -610,7 +610,7 @@ async def test_each_round_without_the_store_reaches_the_file(
             meter.add(key.key_id, unsettled.pop())
         yield
 
-    meter.collect = collect
+    meter.collect_from(collect)
     for _ in range(3):
         if how == "fails":
             with pytest.raises(DatabaseUnavailable):

@@ -441,8 +441,7 @@ class Meter:
         allowance_bytes: int = AccountsSettings().allowance_bytes,
         file: UsageFile | None = None,
     ) -> None:
-        # Counts what was delivered; the event loop may turn at each yield.
-        self.collect: Callable[[], Iterable[None]] = tuple
+        self._portions: Callable[[], Iterable[None]] = tuple
         self.on_over: Signal[[str]] = Signal()
         self.on_warning: Signal[[str, UsageReport]] = Signal()
         self.allowance_bytes = allowance_bytes
@@ -461,6 +460,10 @@ class Meter:
         self._writing: asyncio.Task[None] | None = None
         self._midnight: asyncio.TimerHandle | None = None
         self._as_of_ms: int | None = None
+
+    def collect_from(self, portions: Callable[[], Iterable[None]]) -> None:
+        """Have delivered bytes added before each flush; the event loop may turn at each yield."""
+        self._portions = portions
 
     async def open(self, *keys: Key) -> None:
         """Load the usage of keys; afterwards bytes can be added to them."""
@@ -561,7 +564,7 @@ class Meter:
         """
         self._as_of_ms = as_of_ms
         try:
-            for _ in self.collect():
+            for _ in self._portions():
                 pass
         finally:
             self._as_of_ms = None
@@ -569,7 +572,7 @@ class Meter:
 
     async def _collect_in_turns(self) -> None:
         """Collect without delaying the event loop by the number of connections."""
-        for _ in self.collect():
+        for _ in self._portions():
             await asyncio.sleep(0)
         self._report_marks(list(self._pending))
 

@@ -166,7 +166,7 @@ class Gateway:
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)
-        accounts.meter.collect = self.charges.portions
+        accounts.meter.collect_from(self.charges.portions)
         accounts.meter.on_over.subscribe(events.allowance_exceeded)
         accounts.meter.on_warning.subscribe(events.allowance_warned)
 
