@@ -194,7 +194,7 @@ async def test_a_service_that_keeps_sending_invalid_errors_is_given_up():
     async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
         port = server.sockets[0].getsockname()[1]
         async with AsyncOnebook(f"http://{HOST}:{port}", "key") as client:
-            with pytest.raises(Refused, match="invalid error: .* The versions of") as refused:
+            with pytest.raises(Refused, match=r"invalid error: .* The versions of") as refused:
                 await anext(client.follow_transactions("bybit", TYPES))
     assert refused.value.code == "protocol_error"
     assert script.conversations == []
