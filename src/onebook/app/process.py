@@ -43,7 +43,7 @@ FIXED: Final = ("feeds.ccxt.",)  # exceptions, which need a restart
 TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
 
 
-AnyNode = Node | feeder.Feeder | recording.Recorder
+AnyNode = Node | feeder.Feeder | recording.RecorderNode
 
 
 async def serve(

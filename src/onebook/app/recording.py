@@ -118,7 +118,7 @@ def keep_books(
 
 
 @dataclass(frozen=True)
-class Recorder:
+class RecorderNode:
     """A running recorder node."""
 
     settings: Settings
@@ -137,11 +137,11 @@ class Recorder:
         return self.supervisor.presence.members.connected
 
     async def drain(self) -> None:
-        """Do nothing, because nobody depends on this node."""
+        """Do nothing, because no client depends on this node."""
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Recorder]:
+async def running(settings: Settings) -> AsyncIterator[RecorderNode]:
     """Run a recorder node within the context.
 
     Raises:
@@ -164,7 +164,7 @@ async def running(settings: Settings) -> AsyncIterator[Recorder]:
             settings=settings.node,
             role=NodeRole.RECORDER,
         )
-        recorder = Recorder(settings, books, supervisor, listener.getsockname()[:2])
+        recorder = RecorderNode(settings, books, supervisor, listener.getsockname()[:2])
         supervisor.presence.set_url(recorder.url)
         keep_books(settings.history, catalogue, supervisor)
         await stack.enter_async_context(supervisor)
