@@ -110,7 +110,7 @@ async def test_a_connection_leaves_nothing_to_the_garbage_collector_closed_or_up
 
 @pytest.fixture
 def uvicorn_log():
-    """What uvicorn logs as the settings have it, and all loggers as they were afterwards."""
+    """uvicorn's log lines under the given settings; loggers are restored afterwards."""
     names = (None, logs.LOGGER, "uvicorn")
     loggers = [logging.getLogger(name) for name in names]
     before = [(each.handlers, each.level, each.propagate) for each in loggers]
