@@ -51,7 +51,7 @@ console.log(JSON.stringify(seen));
 
 
 async def run(source, *arguments, on_line=lambda line: None, **environment):
-    """Run an ES module in Node; the answer is what it prints last, as JSON."""
+    """Run an ES module in Node; return the last line of its output, parsed as JSON."""
     assert NODE is not None
     program = source.replace("MODULE", MODULE.as_uri())
     process = await asyncio.create_subprocess_exec(
@@ -116,7 +116,7 @@ def test_every_export_has_its_type():
 
 
 def members(value):
-    """The names of all members, but those of the exchange's own row."""
+    """The names of all members, except those of the exchange's own row."""
     if isinstance(value, list):
         return [name for each in value for name in members(each)]
     if not isinstance(value, dict):
@@ -131,7 +131,7 @@ def camel(name):
 
 
 def fields_of(kind):
-    """The fields of a Struct and of those in it."""
+    """The fields of a Struct and of its nested Structs."""
     types = {each for field in msgspec.structs.fields(kind) for each in structs_in(field.type)}
     own = {field.encode_name for field in msgspec.structs.fields(kind)}
     return own.union(*map(fields_of, types))
@@ -316,6 +316,18 @@ async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
     assert heard[:3] == ["authenticate", "subscribe_aggregated", "resync"]
 
 
+@needs_node
+async def test_in_node_a_service_that_keeps_sending_invalid_messages_is_given_up():
+    invalid = update(1, 10)
+    del invalid["data"]["bids"]
+    script = Scripted(*[["hear", "hear", invalid, "stay"]] * 3)
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(FOLLOW, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == [*[[False, "protocol_error"]] * 2, ["Refused", "protocol_error"]]
+    assert len(script.heard) == 6
+
+
 CHANGE = """
 import { Onebook } from "MODULE";
 const seen = [];
@@ -415,7 +427,7 @@ def refusal(number, code):
 
 @needs_node
 async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection():
-    """A refused change keeps the options before it; a question is asked again after a reconnect."""
+    """After a refused change the old options remain; unanswered requests are sent again."""
     script = Scripted(
         [
             "hear", "hear", {"type": "welcome", "session_id": "s"}, answer(1, "BTC/USDT"),
@@ -541,7 +553,7 @@ ENDING = "await session.run().catch((error) => seen.push(error.code))"
 
 
 async def another_site(scope, receive, send):
-    """A page of a web developer, and the client beside it."""
+    """A developer's web page with the client beside it."""
     kind, body = b"text/html", b"<!doctype html><title>Mine</title>"
     if scope["path"] == "/onebook.js":
         kind, body = b"text/javascript", MODULE.read_bytes()

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from onebook.client.failures import (
     NO_CLOSE_FRAME,
+    InvalidStreak,
     Refused,
     Unavailable,
     closed,
@@ -99,6 +100,7 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
 
     async def _run(self) -> AsyncGenerator[LiveTransaction]:
         failures = 0
+        invalid = InvalidStreak()
         while True:
             came_s = time.monotonic()
             try:
@@ -117,7 +119,9 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
                 problem = code, sentence, NO_CLOSE_FRAME
             if time.monotonic() - came_s >= STABLE_S:
                 failures = 0
+                invalid.reset()
             code, sentence, number = problem
+            invalid.ended(code, sentence)
             wait_s = pause_s(number, failures)
             failures += 1
             if self._attempts_max is not None and failures >= self._attempts_max:
@@ -169,10 +173,10 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
     def _change(self, record: dict[str, Any]) -> str:
         """Whether a record is new or changed; "" if it was already received unchanged."""
         name = record["transactionId"]
-        told = {key: value for key, value in record.items() if key != "raw"}
+        stated = {key: value for key, value in record.items() if key != "raw"}
         if UNTIMED in record["incomplete"]:
-            told |= {"timestamp": 0, "datetime": ""}
-        content = hash(json.dumps(told, default=str, sort_keys=True))
+            stated |= {"timestamp": 0, "datetime": ""}
+        content = hash(json.dumps(stated, default=str, sort_keys=True))
         before = self._seen.pop(name, None)
         self._seen[name] = content
         while len(self._seen) > IDS_MAX:

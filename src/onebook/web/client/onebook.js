@@ -14,6 +14,10 @@ const BUSY_CODES = [4100, 4199];
 const DRAINING_CODES = [4200, 4299];
 const NO_CLOSE_FRAME = 1006;
 const PROTOCOL_ERROR = "protocol_error"; // a message has an unexpected shape
+// Consecutive connections with an invalid message before a session ends: the first one may have been damaged on its
+// way, but a service of another version sends them forever.
+const INVALID_MAX = 3;
+const INCOMPATIBLE = "The versions of client and service may be incompatible.";
 const BACKOFF_BASE_S = 0.25;
 const BACKOFF_BUSY_S = 1;
 const BACKOFF_MAX_S = 30;
@@ -443,7 +447,7 @@ function decimalOf(mantissa, scale) {
   return end === start ? whole : `${whole}.${"0".repeat(Math.max(0, scale - text.length))}${text.slice(start, end)}`;
 }
 
-/** The decimal numbers of a list of figures, as text; null for one that does not exist. */
+/** Decode a list of figures to decimal text; null for absent figures. */
 function decimalsOf(numbers) {
   const found = [];
   for (let at = 0; at < numbers.length; ) {
@@ -463,7 +467,7 @@ function decimalsOf(numbers) {
   return found;
 }
 
-/** Decimal numbers of which none is missing. */
+/** Decode exactly `count` figures, none of them absent. */
 function figuresOf(numbers, count) {
   const found = decimalsOf(numbers);
   if (found.length !== count || found.includes(null)) throw broken("a list has another length");
@@ -484,7 +488,7 @@ class PackedSide {
     this.rows = [];
   }
 
-  /** Where a price is or would be, from a place on. */
+  /** Return the index of a price, or the one to insert it at, searching from an index. */
   place(price, from) {
     let [low, high] = [from, this.rows.length];
     const { rows, direction } = this;
@@ -1295,6 +1299,7 @@ export class Session {
   #numbered = new Map(); // subscriptions by the number of their binary updates
   #lastId = 0;
   #failures = 0;
+  #invalid = 0; // consecutive connections that ended with an invalid message
   #liveSince = null;
   #cause = null;
   #reconnectAt = null; // ms, as performance.now()
@@ -1334,7 +1339,11 @@ export class Session {
         this.handlers.state({ name: "connecting", problem: null });
         const [code, message, closeCode, givenS] = await this.#connected();
         if (signal.aborted) return;
-        if (this.#liveSince !== null && performance.now() - this.#liveSince >= STABLE_S * 1000) this.#failures = 0;
+        if (this.#liveSince !== null && performance.now() - this.#liveSince >= STABLE_S * 1000) {
+          this.#failures = this.#invalid = 0;
+        }
+        this.#invalid = code === PROTOCOL_ERROR ? this.#invalid + 1 : 0;
+        if (this.#invalid >= INVALID_MAX) throw new Refused(code, `${message} ${INCOMPATIBLE}`);
         const retryInS = pauseS(closeCode, this.#failures, givenS, this.client.random);
         this.#failures += 1;
         if (this.attemptsMax !== null && this.#failures >= this.attemptsMax) {
@@ -1541,7 +1550,7 @@ export class Session {
     return null;
   }
 
-  /** Handle a binary update; those of a subscription that is ending are ignored. */
+  /** Handle a binary update, unless its subscription is ending. */
   #receivedPacked(update) {
     const found = this.#numbered.get(update.subscription);
     if (!found || this.#subscriptions.get(found.key) !== found) return;
@@ -1837,9 +1846,9 @@ export class Onebook {
       wake();
     };
     const put = (record, change, account = record.account?.name ?? record.exchange) => {
-      const { raw, ...told } = record;
-      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // the time is that of the read
-      const [id, content] = [record.transactionId, JSON.stringify(told)];
+      const { raw, ...stated } = record;
+      if (record.incomplete.includes("timestamp")) Object.assign(stated, { timestamp: 0, datetime: "" }); // it is the time of the read
+      const [id, content] = [record.transactionId, JSON.stringify(stated)];
       const before = seen.get(id);
       seen.delete(id);
       seen.set(id, content);
