@@ -1,4 +1,4 @@
-"""What a run needs beside Python: this project and its peers installed, two C programs compiled.
+"""What a run needs beside Python: this project and its peers installed, three C programs compiled.
 
 The project is installed from a copy of the tree as it is now, so that building leaves nothing in
 the tree and never touches a development environment.
@@ -103,10 +103,12 @@ def _run(*words: str | Path) -> None:
 def variables(runs: int) -> Iterator[dict[str, str]]:
     """The environment of every benchmark, with the C programs compiled for this run."""
     with tempfile.TemporaryDirectory() as folder:
-        sink, floor = Path(folder, "sink"), Path(folder, "floor.so")
+        programs = {name: Path(folder, name) for name in ("sink", "idlers", "floor.so")}
         compiler = os.environ.get("CC", "cc")
-        _run(compiler, "-O2", BENCH / "macro" / "sink.c", "-o", sink)
-        _run(compiler, "-O2", "-shared", "-fPIC", BENCH / "macro" / "floor.c", "-o", floor)
+        for _name, program in programs.items():
+            shared = ("-shared", "-fPIC") if program.suffix else ()
+            source = BENCH / "macro" / f"{program.stem}.c"
+            _run(compiler, "-O2", *shared, source, "-o", program)
         yield {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             # In tests/ stands how ccxt is asked for the book of each exchange.
@@ -115,8 +117,9 @@ def variables(runs: int) -> Iterator[dict[str, str]]:
             ),
             "PYTHONDONTWRITEBYTECODE": "1",
             "BENCH_RUNS": str(runs),
-            "BENCH_SINK": str(sink),
-            "BENCH_FLOOR": str(floor),
+            "BENCH_SINK": str(programs["sink"]),
+            "BENCH_IDLERS": str(programs["idlers"]),
+            "BENCH_FLOOR": str(programs["floor.so"]),
             "TARDIS_ROOT": str(NODE / "node_modules"),
         }
 

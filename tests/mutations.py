@@ -221,8 +221,8 @@ MUTATIONS: Final = {
     ),
     "key_shown_in_the_welcome": Mutation(
         "f6179d4",
-        "known = self._accepted(command, connection.processor.key)",
-        "known = KeyVerdict(command.message_id, connection.processor.key, opened_by)",
+        "known = self._accepted(command, processor.key)",
+        "known = KeyVerdict(command.message_id, processor.key, processor.opened_by)",
         "test_a_rotation_with_an_overlap_closes_nothing_and_each_text_is_shown_as_sent",
     ),
     "message_of_two_types": Mutation(

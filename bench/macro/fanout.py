@@ -5,7 +5,10 @@ arrives. What counts is the node's CPU time, kernel included, per delivered mess
 bytes must arrive is taken from the product's own meter, so that each run also proves the meter:
 everything that it counted arrived, and nothing else did.
 
-    fanout.py --clients 1000 --size 12 [--streams 5] [--packed] [--rest] [--hub]
+    fanout.py --clients 1000 --size 12 [--streams 5] [--form json protobuf] [--packed] [--rest]
+        [--hub]
+
+With both forms half of the clients have binary updates of the same book, and there are two streams.
 """
 
 import argparse
@@ -32,6 +35,7 @@ VIEWS: dict[int, tuple[list[str], dict[str, object]]] = {
     1: (["okx"], {"depth": 15, "levels": "array"}),
     12: (SIX, {"depth": 50, "levels": "object"}),
 }
+FORMS: dict[str, dict[str, object]] = {"json": {}, "protobuf": {"encoding": "protobuf"}}
 INTERVAL_MS = 10
 HEADER_BYTES = 4  # of a frame with a payload of 126 to 65,535 bytes
 BLOCKS = 5
@@ -45,13 +49,23 @@ REST_REQUESTS = 30
 class Ticks:
     """Changes books, and waits until every client has what followed."""
 
-    def __init__(self, node: app.Node, sink: load.Sink, hand: product.Hand, streams: int) -> None:
+    def __init__(
+        self, node: app.Node, sink: load.Sink, hand: product.Hand, streams: int, forms: int
+    ) -> None:
         self._node = node
         self._sink = sink
         self._hand = hand
         self._streams = streams
-        self._witness = next(iter(node.gateway.connections))
-        self.wire_bytes = 0  # of all messages of one client and tick
+        # One client of each form of updates, and how many there are.
+        every = list(node.gateway.connections)
+        binary = [bool(each.processor.numbers) for each in every]
+        self._witnesses = [
+            (every[binary.index(kind)].output, binary.count(kind))
+            for kind in (False, True)
+            if kind in binary
+        ]
+        assert len(self._witnesses) == forms
+        self.wire_bytes = 0.0  # of all messages of one client and tick, on average
         self.reached_s: list[float] = []  # from the change to the last client
 
     async def tick(self) -> None:
@@ -60,9 +74,14 @@ class Ticks:
         began = time.monotonic()
         self._hand.change(self._streams)
         await asyncio.sleep(PAUSE_S)
-        assert streams.published_total == published + self._streams
-        self.wire_bytes = self._metered() - metered + HEADER_BYTES * self._streams
-        expected = base + self.wire_bytes * sink.clients
+        assert streams.published_total == published + self._streams * len(self._witnesses)
+        expected = base
+        for before, after, (_, clients) in zip(
+            metered, self._metered(), self._witnesses, strict=True
+        ):
+            assert after - before >= 126 * self._streams, "shorter headers are not counted"
+            expected += (after - before + HEADER_BYTES * self._streams) * clients
+        self.wire_bytes = (expected - base) / sink.clients
         while sink.received < expected:
             if time.monotonic() > began + load.PATIENCE_S:
                 raise TimeoutError(f"{expected - sink.received} bytes are missing")
@@ -70,8 +89,8 @@ class Ticks:
         assert sink.received == expected, (sink.received, expected)
         self.reached_s.append(sink.last_s - began)
 
-    def _metered(self) -> int:
-        return self._witness.output.sent + self._witness.output.total
+    def _metered(self) -> list[int]:
+        return [output.sent + output.total for output, _ in self._witnesses]
 
 
 async def settled(sink: load.Sink) -> None:
@@ -86,7 +105,9 @@ async def measure(words: argparse.Namespace) -> None:
     exchanges, view = VIEWS[words.size]
     symbols = SYMBOLS[: words.streams]
     options = {"exchanges": exchanges, "interval_ms": INTERVAL_MS, **view}
-    subscriptions = [[{"symbol": symbol, **options} for symbol in symbols]]
+    subscriptions = [
+        [{"symbol": symbol, **options, **FORMS[form]} for symbol in symbols] for form in words.form
+    ]
     async with product.running(words.clients) as node:
         keys = await product.keys_for(node, words.clients)
         hellos = product.hellos(keys, subscriptions)
@@ -97,7 +118,7 @@ async def measure(words: argparse.Namespace) -> None:
             hand = product.Hand(node, exchanges, symbols)
             hand.fill()
             await settled(sink)
-            ticks = Ticks(node, sink, hand, words.streams)
+            ticks = Ticks(node, sink, hand, words.streams, len(words.form))
             await _report(node, ticks, words)
             if words.rest:
                 await _beside_rest(node, keys[0], ticks)
@@ -111,7 +132,8 @@ async def _report(node: app.Node, ticks: Ticks, words: argparse.Namespace) -> No
     whole = await _blocks(ticks.tick, count, count * words.clients * words.streams)
     assert not node.gateway.fanout.conflated_total
     row = f"fan-out {words.size} KB to {words.clients} clients, {words.streams} a tick"
-    name = "onebook" + ", compressed" * words.packed
+    form = {("json",): "", ("protobuf",): ", binary"}.get(tuple(words.form), ", both forms")
+    name = "onebook" + form + ", compressed" * words.packed
     report(row, {name: whole}, "us a message")
     facts = {
         "wire bytes": ticks.wire_bytes / words.streams,
@@ -176,6 +198,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1_000)
     parser.add_argument("--size", type=int, choices=VIEWS, default=1)
     parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--form", nargs="+", choices=FORMS, default=["json"])
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--rest", action="store_true")
     parser.add_argument("--hub", action="store_true")

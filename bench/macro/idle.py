@@ -1,52 +1,291 @@
-"""Goal 9, second half: memory of the process for each authenticated client that is idle.
+"""Goal 9, second half: clients that are connected, authenticated and idle, at growing numbers.
 
-The difference between two crowds, so that what the first client brings along does not count.
+For each number: memory of the process for each client, CPU of the process for each client and
+second with a ping every 20 s, the longest time of CPU between two turns of the event loop, and the
+CPU of a connection until its key is accepted. What the first clients bring along does not count.
+At last the node drains and starts again: how long until all clients are back.
 
-    idle.py [--clients 4000]
+    idle.py [--clients 1000 10000 30000 100000] [--seconds 20] [--no-restart]
+
+Where the hard limit of open files is lower, it measures to that and says so. It stops when the
+machine has little memory left.
 """
 
 import argparse
 import asyncio
 import gc
+import mmap
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import IntEnum
+from pathlib import Path
 
 import load
 import node as product
 import uvloop
 
+from onebook import app, config
 from timing import report
 
+IDLERS = os.environ.get("BENCH_IDLERS", "")  # the compiled idlers.c; `run.py` sets it
 FIRST = 500
+PING_S = 20.0
 CALM_S = 1.5  # a tick of the gateway and a flush of the meter have passed
+PULSE_S = 0.005
+DRAIN_S = 10.0
+AT_ONCE = 64  # connections on the way, of each process of clients
+AT_ONCE_RETURNING = 1_000
+HTTP_MAX = 100
+FILES_BESIDE = 1_000  # open files of a process beside its clients' sockets
+CLIENT_BYTES = 32_768  # of the whole machine, kernel included, at most
+SPARE_BYTES = 2 << 30
+RETURN_MAX_S = 120.0
+
+
+class Counter(IntEnum):
+    """The counters of idlers.c."""
+
+    OPEN = 0
+    READY = 1
+    PONGS = 2
+    ATTEMPTS = 3
+    FAILED = 4
+    SLOWEST_NS = 5
+    LAST_NS = 6
+    TOLD = 7
+    BYTES = 8
+
+
+class Idlers:
+    """Clients in a process of their own on the second core."""
+
+    def __init__(
+        self, port: int, clients: int, hellos: Iterable[list[str]], *, first: int, at_once: int
+    ) -> None:
+        self.clients = clients
+        self._folder = tempfile.TemporaryDirectory()
+        hello, counters = (Path(self._folder.name, name) for name in ("hello", "counters"))
+        hello.write_text("".join("\n".join(lines) + "\n\n" for lines in hellos))
+        counters.write_bytes(bytes(8 * len(Counter)))
+        with counters.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 8 * len(Counter))
+        self.counters = memoryview(self._map).cast("Q")
+        words = (port, clients, hello, counters, first, at_once)
+        self._process = subprocess.Popen([IDLERS, *map(str, words)], stdin=subprocess.PIPE)
+        load.settle_on(1, self._process.pid)
+
+    def __enter__(self) -> "Idlers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self.counters.release()
+        self._map.close()
+        self._folder.cleanup()
+
+    def check(self) -> None:
+        """Fail if the process ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the clients ended with {self._process.returncode}")
+
+
+def total(groups: list[Idlers], counter: Counter) -> int:
+    return sum(each.counters[counter] for each in groups)
+
+
+async def ready(groups: list[Idlers], timeout_s: float) -> None:
+    """Wait until every client is authenticated."""
+    deadline = time.monotonic() + timeout_s
+    while (count := total(groups, Counter.READY)) < sum(each.clients for each in groups):
+        for each in groups:
+            each.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{count} clients are authenticated")
+        await asyncio.sleep(0.05)
+
+
+class Pulse:
+    """Notes the longest CPU time of this thread between two turns of the event loop.
+
+    CPU and not wall time, so that other programs of the machine do not count.
+    """
+
+    def __init__(self) -> None:
+        self.longest_s = self.collecting_s = self._collected_s = 0.0
+
+    def __enter__(self) -> "Pulse":
+        self._task = asyncio.create_task(self._run())
+        gc.callbacks.append(self._collecting)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self._collecting)
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        before_s = time.thread_time()
+        while True:
+            await asyncio.sleep(PULSE_S)
+            now_s = time.thread_time()
+            self.longest_s = max(self.longest_s, now_s - before_s)
+            before_s = now_s
+
+    def _collecting(self, phase: str, _: object) -> None:
+        now_s = time.thread_time()
+        if phase == "stop":
+            self.collecting_s = max(self.collecting_s, now_s - self._collected_s)
+        self._collected_s = now_s
 
 
 async def settled_memory() -> int:
     await asyncio.sleep(CALM_S)
-    gc.collect()
     return load.resident()
 
 
-async def measure(clients: int) -> None:
-    async with product.running(FIRST + clients) as node:
-        keys = await product.keys_for(node, FIRST + clients)
-        hellos = list(product.hellos(keys, [[]]))
-        port, connections = node.address[1], node.gateway.connections
-        with load.Sink(port, FIRST, hellos[:FIRST]) as first:
-            await product.subscribed(node, first, 0)
-            before = await settled_memory()
-            with load.Sink(port, clients, hellos[FIRST:]) as second:
-                while sum(each.processor.key is not None for each in connections) < FIRST + clients:
-                    second.check()
-                    await asyncio.sleep(0.1)
-                after = await settled_memory()
-    report("idle authenticated client", {"onebook": (after - before) / clients / 1024}, "KiB")
+async def share(seconds: float) -> float:
+    """Seconds of CPU a second."""
+    cpu, began = time.process_time(), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (time.process_time() - cpu) / (time.monotonic() - began)
+
+
+def within_limits(wanted: list[int]) -> Iterator[int]:
+    """The numbers of clients that this machine permits, the largest cut down to its limits."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = sys.maxsize if hard == resource.RLIM_INFINITY else hard - FILES_BESIDE
+    for clients in wanted:
+        if clients > files:
+            print(f"{clients} clients: this process may open {hard} files", file=sys.stderr)
+            if not any(files - FIRST <= each <= files for each in wanted):
+                yield files
+            return
+        yield clients
+
+
+def free_bytes() -> int:
+    words = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return 1024 * int(words["MemAvailable"].split()[0])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def settings_for(clients: int) -> Iterator[config.Settings]:
+    with tempfile.TemporaryDirectory() as name:
+        tables = product.files_in(Path(name))
+        tables["server"] = {"port": free_port(), "http_connections_max": HTTP_MAX}
+        gateway = {
+            "connections_max": clients + 100, "connects_per_minute": 0, "drain_s": DRAIN_S,
+            "ping_interval_s": PING_S,
+        }  # fmt: skip
+        yield config.load(overrides={**tables, "gateway": gateway})
+
+
+async def grow(
+    node: app.Node, stack: ExitStack, hellos: list[list[str]], numbers: list[int], seconds: float
+) -> list[Idlers]:
+    """Connect more and more clients; report each number."""
+    port, groups, count = node.address[1], [], 0
+    first_bytes, first_share = 0, 0.0
+    for clients in (FIRST, *numbers):
+        if free_bytes() < (clients - count) * CLIENT_BYTES + SPARE_BYTES:
+            print(f"{clients} clients: too little memory is free", file=sys.stderr)
+            break
+        with Pulse() as pulse:
+            cpu = time.process_time()
+            while count < clients:
+                more = min(clients - count, 19_000)
+                group = Idlers(
+                    port, more, hellos[count : count + more], first=count, at_once=AT_ONCE
+                )
+                groups.append(stack.enter_context(group))
+                count += more
+                await ready(groups, load.PATIENCE_S + more / 100)
+            cpu = (time.process_time() - cpu) / groups[-1].clients
+        connecting = pulse
+        held, pongs = await settled_memory(), total(groups, Counter.PONGS)
+        with Pulse() as pulse:
+            took = await share(seconds)
+        if clients == FIRST:
+            first_bytes, first_share = held, took
+            continue
+        pongs = total(groups, Counter.PONGS) - pongs
+        assert total(groups, Counter.READY) == clients
+        each = clients - FIRST
+        values = {
+            "KiB": (held - first_bytes) / each / 1024,
+            "us of CPU a second": (took - first_share) / each * 1e6,
+            "longest turn, ms of CPU": pulse.longest_s * 1e3,
+            "longest turn while connecting, ms of CPU": connecting.longest_s * 1e3,
+            "longest collection while connecting, ms of CPU": connecting.collecting_s * 1e3,
+            "us of CPU to connect": cpu * 1e6,
+            "pongs each": pongs / clients,
+        }
+        report(f"{clients} idle authenticated clients", values, "")
+        report("idle authenticated client", values, "of the most")
+    return groups
+
+
+async def returned(settings: config.Settings, places, groups: list[Idlers], began: float) -> None:
+    """Start the node again, and wait until all clients are back."""
+    drained_s = time.monotonic() - began
+    for each in groups:
+        each.counters[Counter.SLOWEST_NS] = 0
+    failed, started = total(groups, Counter.FAILED), time.monotonic()
+    async with app.running(settings, overrides=places) as node:
+        listening_s = time.monotonic()
+        with Pulse() as pulse:
+            await ready(groups, RETURN_MAX_S)
+        back_s = time.monotonic()
+        values = {
+            "clients": len(node.gateway.connections),
+            "told when to return": total(groups, Counter.TOLD),
+            "seconds of the drain": drained_s,
+            "seconds to start": listening_s - started,
+            "seconds until all were back": back_s - listening_s,
+            "longest wait of one, s": max(e.counters[Counter.SLOWEST_NS] for e in groups) / 1e9,
+            "attempts that failed": total(groups, Counter.FAILED) - failed,
+            "longest turn, ms of CPU": pulse.longest_s * 1e3,
+        }
+        report("all clients return", values, "")
+
+
+async def measure(numbers: list[int], words: argparse.Namespace) -> None:
+    load.lift_file_limit(max(numbers) + FILES_BESIDE)
+    with ExitStack() as stack, settings_for(max(numbers)) as settings:
+        places = stack.enter_context(product.still_exchanges())
+        async with app.running(settings, overrides=places) as node:
+            keys = await product.keys_for(node, max(numbers))
+            hellos = list(product.hellos(keys, [[]]))
+            groups = await grow(node, stack, hellos, numbers, words.seconds)
+            began = time.monotonic()
+            with Pulse() as pulse:
+                await node.gateway.drain(None if words.restart else 0)
+            report("drain of all", {"longest turn, ms of CPU": pulse.longest_s * 1e3}, "")
+        if words.restart:
+            await returned(settings, places, groups, began)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--clients", type=int, default=4_000)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 30_000, 100_000])
+    parser.add_argument("--seconds", type=float, default=PING_S)
+    parser.add_argument("--restart", action=argparse.BooleanOptionalAction, default=True)
     words = parser.parse_args()
     load.settle_on(0)
-    uvloop.run(measure(words.clients))
+    uvloop.run(measure([*within_limits(sorted(words.clients))], words))
 
 
 if __name__ == "__main__":

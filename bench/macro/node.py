@@ -31,6 +31,7 @@ from onebook.simulator.kit.market import PAIRS
 from onebook.store import AuditedChange
 
 CLIENTS_PER_KEY = 20  # what the premium tier allows
+FILES_BESIDE = 2_000  # open files of a process beside its clients' sockets
 LEVELS = 200
 PING_S = 3_600.0
 QUICK = GatewayLimits(close_timeout_s=0.0)  # ends without waiting for the clients
@@ -89,7 +90,7 @@ async def running(
         limits: Of its connections.
         gateway: Settings of that table.
     """
-    load.lift_file_limit(2 * clients + 1_000)
+    load.lift_file_limit(clients + FILES_BESIDE)
     standing = still_exchanges() if places is None else nullcontext(places)
     with tempfile.TemporaryDirectory() as name, standing as places:
         folder = Path(name)

@@ -22,6 +22,7 @@ from onebook.exchanges.kit import Delta, Snapshot
 from onebook.gateway import LIMITS, Gateway
 from onebook.gateway.upgrade import PATH
 from onebook.model import Health, Instrument, Tier
+from onebook.signals import Signal
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S
 
@@ -67,6 +68,7 @@ class Market:
         self.wanted = {}
         self.states = {}
         self.lists_missing = set()
+        self.on_read = Signal()
 
     def instrument(self, exchange, symbol):
         return self._instruments.get((exchange, symbol))
@@ -184,7 +186,8 @@ class Node:
     def later(self, seconds):
         """Put the clock forward and tick once."""
         self.clock.put_forward(seconds)
-        self.gateway.scheduler.tick()
+        while self.gateway.scheduler.tick():
+            pass
 
     @asynccontextmanager
     async def listening(self, protocol=None):

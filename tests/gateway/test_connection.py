@@ -1,6 +1,7 @@
 """One connection from open to closed: pings, close frames, limits."""
 
 import asyncio
+import gc
 import json
 import time
 import zlib
@@ -30,6 +31,40 @@ from onebook.gateway.connection import (
 from steady import PATIENCE_S
 
 UNLIMITED = GatewayLimits(flood_burst=1_000_000)  # so that a flood is not closed
+
+
+async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(node, key):
+    """It would never be freed, because many open connections are frozen."""
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for _ in range(3):
+            async with raw_socket(node, key) as peer:
+                await peer.send(frame(0x81, b'{"type":"ping"}'))
+                await peer.frames(1)
+            await settled(lambda: not len(node.gateway.connections))
+        node.gateway.charges.charge_all()
+        gc.collect()
+        kinds = {type(each).__name__ for each in gc.garbage}
+        assert not {each for each in kinds if "Connection" in each or "Protocol" in each}
+        assert not kinds & {"ClientOutput", "CommandProcessor", "Handshake", "Inbound", "Keepalive"}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+async def test_two_connections_share_a_parser_and_none_gets_the_message_of_another(node, key):
+    async with raw_socket(node, key) as one, raw_socket(node, key) as two:
+        await one.send(frame(0x01, b'{"type":"pi'))
+        await two.send(frame(0x81, b'{"type":"ping","id":2}'))
+        ((_, payload),) = await two.frames(1)
+        assert json.loads(payload)["id"] == 2
+        await one.send(frame(0x80, b'ng","id":1}'))
+        ((_, payload),) = await one.frames(1)
+        assert json.loads(payload)["id"] == 1
+        await two.send(frame(0x81, b'{"type":"ping","id":3}'))
+        ((_, payload),) = await two.frames(1)
+        assert json.loads(payload)["id"] == 3
 
 
 async def test_rate_limit_exceeded_and_the_connection_stays(node, key):

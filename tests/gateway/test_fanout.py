@@ -214,6 +214,10 @@ async def test_a_client_that_reads_pays_for_every_byte_within_a_beat(node, key):
         (connection,) = node.gateway.connections
         await node.acknowledged()
         assert 0 < used(node) <= connection.output.total
+        # Only clients with bytes to charge are visited.
+        assert connection.output not in node.gateway.connections.uncharged
+        node.gateway.charges.charge_all()
+        assert not node.gateway.connections.uncharged
 
 
 # Bytes to a client keep their order and none is lost, whichever way they take to the socket
@@ -470,7 +474,7 @@ class Transport:
 
 def peer_of(sock, *frames_):
     """A peer with one end of a pair of sockets, and frames to get."""
-    peer = fanout.Peer()
+    peer = fanout.Peer([])
     peer.transport = Transport()
     peer.direct_fd = sock.fileno()
     peer.out = frames_

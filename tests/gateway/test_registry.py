@@ -1,6 +1,6 @@
 """The registry counts connections and finds those of a key."""
 
-from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.registry import GROWTH_STEP, ConnectionRegistry
 
 
 def test_it_counts_and_finds():
@@ -16,6 +16,14 @@ def test_it_counts_and_finds():
     registry.remove("c")
     assert "c" not in registry
     assert "a" in registry
+
+
+def test_it_says_when_many_connections_were_opened():
+    registry, calls = ConnectionRegistry(), []
+    registry.on_grown.subscribe(lambda: calls.append(len(registry)))
+    for number in range(2 * GROWTH_STEP + 1):
+        registry.add(number)
+    assert calls == [GROWTH_STEP, 2 * GROWTH_STEP]
 
 
 def test_a_key_without_connections_is_forgotten():

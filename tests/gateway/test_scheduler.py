@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from clocks import sleeping
-from onebook.gateway.scheduler import STALE_ENTRIES_MAX, TICK_S, Scheduler, Turns
+from onebook.gateway.scheduler import TICK_S, TURN_S, Scheduler, Slices, Turns
 from steady import PATIENCE_S
 
 
@@ -104,15 +104,70 @@ def test_one_that_fails_delays_no_other_and_is_tried_again(hands, scheduler, cap
     assert caplog.text.count("A timer of a connection failed.") == 2
 
 
-def test_obsolete_entries_are_dropped(hands, scheduler):
+def test_a_target_is_in_one_place_of_the_wheel_and_a_forgotten_one_in_none(hands, scheduler):
     target = Target()
-    for step in range(3 * STALE_ENTRIES_MAX):
-        scheduler.call_by(target, 10_000.0 - step)
-    assert len(scheduler) == 1
-    assert len(scheduler._queue) <= STALE_ENTRIES_MAX + 3
-    hands.now_s = 10_000.0
+    for step in range(3_000):
+        scheduler.call_by(target, 10_000.5 - step)
+        assert sum(map(len, scheduler._wheel.values())) == len(scheduler) == 1
+    scheduler.forget(target)
+    assert not scheduler._wheel
+    hands.now_s = 10_001.0
     scheduler.tick()
-    assert target.called == [10_000.0]
+    assert target.called == []
+
+
+class Slow(Target):
+    """A target that takes a part of a turn of the event loop."""
+
+    def __init__(self, hands, share):
+        super().__init__()
+        self.hands, self.share = hands, share
+
+    def on_time(self, now_s):
+        self.hands.now_s += self.share * TURN_S
+        return super().on_time(now_s)
+
+
+def test_a_long_tick_continues_in_later_turns_and_reports_once():
+    hands, reports = Hands(), []
+    scheduler = Scheduler(hands, on_tick=lambda: reports.append(hands.now_s))
+    targets = [Slow(hands, 0.6) for _ in range(5)]
+    for each in targets:
+        scheduler.call_by(each, 100.0)
+    assert [scheduler.tick() for _ in range(3)] == [True, True, False]
+    assert [len(each.called) for each in targets] == [1] * 5
+    assert len(reports) == 1
+
+
+def test_a_target_that_is_moved_or_forgotten_between_two_turns_is_not_called_with_the_old_time():
+    hands = Hands()
+    scheduler = Scheduler(hands, on_tick=lambda: None)
+    slow, moved, gone = Slow(hands, 2.0), Target(), Target()
+    for each in (slow, moved, gone):
+        scheduler.call_by(each, 100.0)
+    assert scheduler.tick()
+    scheduler.call_by(moved, 99.0)
+    scheduler.forget(gone)
+    assert not scheduler.tick()
+    assert (moved.called, gone.called) == ([], [])
+    scheduler.tick()
+    assert len(moved.called) == 1
+    assert not len(scheduler)
+
+
+async def test_slices_let_the_loop_turn_when_their_time_is_over():
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    hands = Hands()
+    hands.sleep = sleep
+    slices = Slices(hands)
+    for _ in range(6):
+        hands.now_s += 0.4 * TURN_S
+        await slices.next()
+    assert slept == [0, 0]
 
 
 def test_short_delays_are_callbacks_of_the_loop(hands, scheduler):

@@ -227,14 +227,17 @@ async def test_a_late_answer_to_our_ping_does_not_end_a_client_that_reads_again(
     slow.node.clock.put_forward(19)
     slow.sleeper.socket.transport.resume_reading()
     await slow.sleeper.until_book()
+    assert len(slow.node.gateway.totals.behind) == 1
     await settled(lambda: not slow.connection.output.behind)
     assert not slow.connection.keepalive.ping_at
+    assert not slow.node.gateway.totals.behind
 
 
 async def test_a_client_that_leaves_while_behind_is_forgotten(slow):
     await slow.fall_asleep()
     slow.connection.transport.abort()
     await settled(lambda: slow.connection.lost)
+    assert not slow.node.gateway.totals.behind
     assert len(slow.node.gateway.fanout._missed) == 0
     assert len(slow.node.gateway.scheduler) == 1
     await slow.update()

@@ -10,6 +10,7 @@ from onebook.books import Books
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
+from onebook.signals import Signal
 from swarm.truth import Rows, TrueBook, Truth
 
 REASONS = (Reason.GAP, Reason.CHECKSUM, Reason.SILENT, Reason.DISCONNECTED)
@@ -28,6 +29,7 @@ class Market:
         self._books = books
         self._clock = clock
         self._rng = Random(f"{seed}/market")
+        self.on_read = Signal()
         self._instruments: dict[str, dict[str, Instrument]] = {
             name: {each: Instrument(name, each, each) for each in symbols}
             for name, symbols in listed.items()

@@ -506,9 +506,13 @@ class Meter:
         """Return the bytes used by an open key in the period that contains `now_ms`."""
         return self._current(key_id, now_ms).used_bytes
 
+    def mark(self, key_id: str) -> UsageMark:
+        """Return the threshold that an open key has passed."""
+        return self._mark(self._current(key_id, self._clock.wall_ms()))
+
     def over(self, key_id: str) -> bool:
         """Return whether an open key has used more than its allowance."""
-        return self._mark(self._current(key_id, self._clock.wall_ms())) is UsageMark.OVER
+        return self.mark(key_id) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
         """Return the usage of an open key in the form for clients."""

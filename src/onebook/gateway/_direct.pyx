@@ -38,13 +38,16 @@ cdef class Peer:
 
     cdef public object transport
     cdef public object out
+    cdef public list uncharged
     cdef public long long sent
     cdef public int direct_fd
     cdef public bint behind
     cdef public bint ended
     cdef public bint buffered
+    cdef public bint listed
 
-    def __init__(self):
+    def __init__(self, list uncharged not None):
+        self.uncharged = uncharged
         self.direct_fd = -1
 
 
@@ -72,6 +75,9 @@ def spread(
             behind.append(peer)
             continue
         peer.sent += size
+        if not peer.listed:
+            peer.listed = True
+            peer.uncharged.append(peer)
         if peer.out is None:
             peer.out = first
             touched.append(peer)

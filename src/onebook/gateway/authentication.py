@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onebook.accounts import Accounts, Key, UsageReport
 from onebook.accounts.keys import SHOWN_LENGTH
-from onebook.accounts.usage import Meter, gib
+from onebook.accounts.usage import Meter, UsageMark, gib
 from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.errors import (
@@ -61,7 +61,7 @@ class Charges:
 
     def charge_delivered(self, connection: ClientPort) -> None:
         """Charge the bytes delivered to a connection since the last call, if it has a key."""
-        self._charge((connection,))
+        self._add(connection.processor.key, connection.output.take_delivered())
 
     def charge_written(self, connection: ClientPort) -> None:
         """Charge all bytes written to a connection, acknowledged or not, before its key changes.
@@ -71,18 +71,33 @@ class Charges:
         self._add(connection.processor.key, connection.output.take_written())
 
     def charge_all(self) -> None:
-        """Charge the bytes delivered to all connections, with one total per key."""
-        for group in self._connections.by_key.values():
-            self._charge(group)
+        """Charge the bytes delivered to all connections, with one total per key.
+
+        Only the connections that were sent something are visited: most of many are idle.
+        """
+        uncharged = self._connections.uncharged
+        outputs = uncharged[:]
+        uncharged.clear()
+        delivered: dict[str, int] = {}
+        keys: dict[str, Key] = {}
+        for output in outputs:
+            output.listed = False
+            delivered_bytes, key = output.take_delivered(), output.processor.key
+            if key is not None:
+                keys[key.key_id] = key
+                delivered[key.key_id] = delivered.get(key.key_id, 0) + delivered_bytes
+        for key_id, delivered_bytes in delivered.items():
+            self._add(keys[key_id], delivered_bytes)
 
     def usage_messages(self, key_id: str) -> Effects:
         """Messages for a new connection: a warning, or a close if the allowance is used up."""
-        if self._meter.over(key_id):
+        mark = self._meter.mark(key_id)
+        if mark is UsageMark.WITHIN:
+            return ()
+        if mark is UsageMark.OVER:
             return self.used_up(key_id)
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
-        if report.status.warning_threshold:
-            return (SendText(self.warning(report)),)
-        return ()
+        return (SendText(self.warning(report)),)
 
     def warning(self, report: UsageReport) -> bytes:
         """Encode the warning that most of the allowance is used."""
@@ -109,14 +124,6 @@ class Charges:
             timestamp=iso_us(self._clock.wall_us()),
         )
         return ending(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
-
-    def _charge(self, connections: Iterable[ClientPort]) -> None:
-        """Charge the connections of one key."""
-        delivered, key = 0, None
-        for connection in connections:
-            delivered += connection.output.take_delivered()
-            key = connection.processor.key
-        self._add(key, delivered)
 
     def _add(self, key: Key | None, sent_bytes: int) -> None:
         if sent_bytes and key is not None:
@@ -183,10 +190,13 @@ class Authenticator:
 
     def verify(self, connection: ClientPort, command: VerifyKey) -> None:
         """Start verifying a key; the connection receives the verdict later."""
-        opened_by = self._accounts.fingerprint(command.api_key)
-        if connection.processor.key is not None and connection.processor.opened_by == opened_by:
+        processor = connection.processor
+        if (
+            processor.key is not None
+            and self._accounts.fingerprint(command.api_key) == processor.opened_by
+        ):
             # No look-up: a suspended or replaced key would have closed the connection.
-            known = self._accepted(command, connection.processor.key)
+            known = self._accepted(command, processor.key)
             asyncio.get_running_loop().call_soon(connection.verdict_received, known)
             return
         task = asyncio.get_running_loop().create_task(self._verify(connection, command))
@@ -216,8 +226,10 @@ class Authenticator:
 
     def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
         """Accept a key; replies show the prefix that the client sent, even of a rotated key."""
-        shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
-        return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
+        prefix = command.api_key[:SHOWN_LENGTH]
+        if key.prefix != prefix:  # otherwise all connections share the object
+            key = replace(key, prefix=prefix)
+        return KeyVerdict(command.message_id, key, self._accounts.fingerprint(command.api_key))
 
     def _refusal(self, error: Exception, message_id: Id) -> Effects:
         now = self._now()

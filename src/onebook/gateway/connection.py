@@ -11,7 +11,7 @@ socket is not read, so that TCP flow control stops the client.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Protocol, cast
 
@@ -100,6 +100,7 @@ class ConnectionParts:
     fanout: Fanout
     totals: metrics.GatewayTotals
     make_processor: Callable[[], CommandProcessor]
+    parsers: "FrameParsers" = field(default_factory=lambda: FrameParsers())
 
     def now(self) -> MessageTime:
         """The current time of a message."""
@@ -143,7 +144,7 @@ class ClientConnection(asyncio.Protocol):
         self, parts: ConnectionParts, config: Any, server_state: Any, app_state: Any, **_: Any
     ) -> None:
         self.processor = parts.make_processor()
-        self.output = ClientOutput()
+        self.output = ClientOutput(parts.connections.uncharged, self.processor)
         self.fetches: set[Callable[[], None]] | None = None
         self.state = ConnectionState.HANDSHAKE
         self._clock = parts.clock
@@ -177,6 +178,7 @@ class ClientConnection(asyncio.Protocol):
         self._server_connections.discard(self)
         self.output.write_ended(failed=exc is not None)
         self.output.ended = True
+        self._parts.totals.behind.discard(self.output)
         self._move(ConnectionEvent.SOCKET_CLOSED)
         self._turns.forget(self)
         for slot in self._slots:
@@ -202,6 +204,8 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a slow consumer, so that no replies pile up."""
         self.output.behind = True
+        if not self.output.ended:
+            self._parts.totals.behind.add(self.output)
         now_s = self._clock.monotonic()
         self.keepalive.fell_behind(self.transport.get_write_buffer_size(), now_s)
         self._scheduler.call_by(self, now_s + TICK_S)
@@ -210,6 +214,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Send the newest book of each stream that a slow consumer missed."""
         self.output.behind = False
+        self._parts.totals.behind.discard(self.output)
         self.keepalive.caught_up()
         self._parts.fanout.caught_up(self.output)
         self._resume_input()
@@ -370,6 +375,7 @@ class ClientConnection(asyncio.Protocol):
     def _close_sent(self, code: int, last_bytes: int) -> None:
         self.code = code
         self.output.last_frame_written(last_bytes)
+        self._parts.totals.behind.discard(self.output)
         self._move(ConnectionEvent.CLOSE_SENT)
 
     # Effects of commands
@@ -511,15 +517,15 @@ class ClientConnection(asyncio.Protocol):
     def _frame_received(self, frame: bytes) -> None:
         inbound = self._inbound
         if inbound is None or is_close(frame):
-            inbound = Inbound(
-                packed=self.output.packed, message_bytes_max=self.processor.message_bytes_max
-            )
+            inbound = self._parts.parsers.take(self.output.packed, self.processor.message_bytes_max)
         for kind, data in inbound.received(frame):
             if self.output.ended:
                 break
             self._incoming(kind, data)
         self._inbound = inbound if inbound.begun else None
         self._answer_frame(inbound)
+        if inbound.between_messages and not self.output.ended:
+            self._parts.parsers.give_back(inbound)
 
     def _incoming(self, kind: "Incoming", data: bytes) -> None:
         if kind is Incoming.TEXT or kind is Incoming.BINARY:
@@ -650,11 +656,12 @@ class Incoming(Enum):
 
 
 class Inbound:
-    """The frame parser of one connection; it holds the incomplete message."""
+    """A frame parser; it holds the incomplete message of one connection."""
 
-    __slots__ = ("_opcode", "_parser", "_payload", "begun")
+    __slots__ = ("_opcode", "_parser", "_payload", "begun", "kind")
 
     def __init__(self, *, packed: bool, message_bytes_max: int) -> None:
+        self.kind = packed, message_bytes_max
         self._parser = FrameParser(
             SERVER, state=PARSER_OPEN, max_size=message_bytes_max, logger=library_log
         )
@@ -663,6 +670,12 @@ class Inbound:
         self._payload = bytearray()
         self._opcode = Opcode.TEXT
         self.begun = False  # whether a message is incomplete
+
+    @property
+    def between_messages(self) -> bool:
+        """Whether the parser has no state of its connection: no data, no error, no close."""
+        parser = self._parser
+        return not self.begun and parser.state is PARSER_OPEN and not parser.reader.buffer
 
     @property
     def held_bytes(self) -> int:
@@ -703,7 +716,27 @@ class Inbound:
         self.begun = not frame.fin
         yield Incoming.FRAGMENT, b""
         if frame.fin:
-            yield _kind(self._opcode), bytes(self._payload)
+            payload, self._payload = bytes(self._payload), bytearray()
+            yield _kind(self._opcode), payload
+
+
+class FrameParsers:
+    """The frame parsers of all connections that are between two messages: one of each kind.
+
+    Making a parser takes longer than parsing a frame.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[tuple[bool, int], Inbound] = {}
+
+    def take(self, packed: bool, message_bytes_max: int) -> Inbound:
+        """Return a parser for a connection, until it is given back or discarded."""
+        idle = self._idle.pop((packed, message_bytes_max), None)
+        return idle or Inbound(packed=packed, message_bytes_max=message_bytes_max)
+
+    def give_back(self, inbound: Inbound) -> None:
+        """Keep a parser between two messages for the next frame of any connection."""
+        self._idle[inbound.kind] = inbound
 
 
 def _kind(opcode: Opcode) -> Incoming:

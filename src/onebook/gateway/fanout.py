@@ -19,12 +19,13 @@ valid until `connection_lost`, which sets `ended`.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook import sockets
 from onebook.gateway import frames, metrics
 from onebook.gateway.limits import GatewayLimits
 from onebook.gateway.messages import with_skipped, with_view
+from onebook.gateway.processor import CommandProcessor
 from onebook.streams import Stream, packed
 
 IPPROTO_TCP: Final = 6
@@ -34,16 +35,29 @@ class PurePeer:
     """The fields of a client that a broadcast uses.
 
     `out`: pending frames of this tick. `sent`: payload bytes since they were last charged.
+    `uncharged`: the clients with such bytes, of all connections. `listed`: this client is in it.
     `behind`: a slow consumer. `ended`: a close frame was sent, or the socket is closed.
     `buffered`: the transport may hold bytes.
     """
 
-    __slots__ = ("behind", "buffered", "direct_fd", "ended", "out", "sent", "transport")
+    __slots__ = (
+        "behind",
+        "buffered",
+        "direct_fd",
+        "ended",
+        "listed",
+        "out",
+        "sent",
+        "transport",
+        "uncharged",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, uncharged: list[Any]) -> None:
         self.transport: asyncio.Transport
         self.out: tuple[bytes, ...] | None = None
         self.sent = 0
+        self.uncharged = uncharged
+        self.listed = False
         self.direct_fd = -1
         self.behind = False
         self.ended = False
@@ -66,6 +80,9 @@ def spread_purely(
             behind.append(peer)
             continue
         peer.sent += size
+        if not peer.listed:
+            peer.listed = True
+            peer.uncharged.append(peer)
         out = peer.out
         if out is None:
             peer.out = (frame,)
@@ -112,14 +129,16 @@ class ClientOutput(Peer):
     """The sending side of one client: writes frames and counts the delivered bytes.
 
     It extends `Peer` because the compiled fan-out reads its fields without Python. `packed`:
-    permessage-deflate was negotiated. `total` counts the delivered payload bytes.
+    permessage-deflate was negotiated. `total` counts the delivered payload bytes. `processor` has
+    the key that pays for them.
     """
 
-    __slots__ = ("_fd", "_last_bytes", "_undelivered", "packed", "total")
+    __slots__ = ("_fd", "_last_bytes", "_undelivered", "packed", "processor", "total")
 
-    def __init__(self, *, packed: bool = False) -> None:
-        super().__init__()
-        self.packed = packed
+    def __init__(self, uncharged: "list[ClientOutput]", processor: CommandProcessor) -> None:
+        super().__init__(uncharged)
+        self.packed = False
+        self.processor = processor
         self.total = 0
         self._fd = -1
         self._last_bytes = 0  # length of the close frame, the last frame sent
@@ -134,6 +153,7 @@ class ClientOutput(Peer):
         if self.ended:
             return
         self.sent += frames.payload_length(frame)
+        self._list()
         if self.out is not None:
             frame, self.out = b"".join((*self.out, frame)), None
         self.transmit(frame)
@@ -165,7 +185,15 @@ class ClientOutput(Peer):
         delivered = max(0, self.sent - self.unacknowledged())
         self.sent -= delivered
         self.total += delivered
+        if self.sent and self._undelivered is None:
+            self._list()
         return delivered
+
+    def _list(self) -> None:
+        """Have the delivered bytes charged with those of all clients."""
+        if not self.listed:
+            self.listed = True
+            self.uncharged.append(self)
 
     def take_written(self) -> int:
         """Return the payload bytes written since the last call, acknowledged or not."""

@@ -25,7 +25,7 @@ from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import ServerShutdown
-from onebook.gateway.scheduler import TURN_S, Scheduler, Turns
+from onebook.gateway.scheduler import TURN_S, Scheduler, Slices, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
@@ -97,12 +97,7 @@ class Gateway:
             clock=clock,
             close_timeout_s=limits.close_timeout_s,
         )
-        report = GatewayReport(
-            connections=self.connections,
-            streams=self.streams,
-            fanout=self.fanout,
-            totals=self.totals,
-        )
+        report = GatewayReport(streams=self.streams, fanout=self.fanout, totals=self.totals)
         self.scheduler = Scheduler(clock, on_tick=report.publish)
         self.turns = Turns(
             turn_s=TURN_S,
@@ -221,12 +216,10 @@ class GatewayReport:
     def __init__(
         self,
         *,
-        connections: ConnectionRegistry,
         streams: Streams,
         fanout: Fanout,
         totals: GatewayTotals,
     ) -> None:
-        self._connections = connections
         self._streams = streams
         self._fanout = fanout
         self._totals = totals
@@ -241,9 +234,7 @@ class GatewayReport:
         metrics.SATURATED.inc(streams.saturated_total - self._saturated)
         self._conflated, self._messages = self._fanout.conflated_total, self._totals.messages
         self._published, self._saturated = streams.published_total, streams.saturated_total
-        metrics.BEHIND.set(
-            sum(each.output.behind and not each.output.ended for each in self._connections)
-        )
+        metrics.BEHIND.set(len(self._totals.behind))
         metrics.STREAMS.set(len(streams))
         metrics.BACKLOG.set(streams.backlog)
 
@@ -297,24 +288,30 @@ class Drain:
         give_up_s = self._clock.monotonic() + self._close_timeout_s
         while len(self._connections) and self._clock.monotonic() < give_up_s:
             await self._clock.sleep(DRAIN_STEP_S)
+        slices = Slices(self._clock)
         for connection in self._connections:
+            await slices.next()
             connection.output.abort()
         self._charges.charge_all()
 
     async def _send_away(self, drain_s: float, message: str, reason: str) -> None:
         started_s = self._clock.monotonic()
-        for after_s, connection in self._announce(drain_s, message):
+        leaving = await self._announce(drain_s, message)
+        slices = Slices(self._clock)
+        for after_s, connection in leaving:
             while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
                 await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
+            await slices.next()
             connection.end(CloseCode.DRAINING, reason)
 
-    def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:
+    async def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:
         """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
         connections = [each for each in self._connections if not each.output.ended]
         random.shuffle(connections)
-        leaving = []
+        leaving, slices = [], Slices(self._clock)
         for position, connection in enumerate(connections, start=1):
+            await slices.next()
             after_s = drain_s * position / len(connections)
             notice = ServerShutdown(
                 message=message,

@@ -63,3 +63,4 @@ class GatewayTotals:
 
     def __init__(self) -> None:
         self.messages = 0  # received from clients
+        self.behind: set[object] = set()  # slow consumers

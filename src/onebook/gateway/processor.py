@@ -492,15 +492,18 @@ class CommandLimits:
         "_authentications",
         "_changes",
         "_floods",
+        "_limits",
         "_messages",
         "_warned",
     )
 
     def __init__(self, messages: RateLimiter, limits: GatewayLimits = LIMITS) -> None:
         self._messages = messages
-        self._authentications = TokenBucket.of_minute(AUTHENTICATIONS_PER_MINUTE)
-        self._floods = TokenBucket.of_rate(limits.flood_per_s, limits.flood_burst)
-        self._changes = TokenBucket.of_rate(limits.changes_per_s, limits.changes_burst)
+        self._limits = limits
+        # Each is made at its first use: most connections are idle.
+        self._authentications: TokenBucket | None = None
+        self._floods: TokenBucket | None = None
+        self._changes: TokenBucket | None = None
         self._warned = False
 
     def count_message(self, key: Key, now: MessageTime) -> Effects:
@@ -532,7 +535,10 @@ class CommandLimits:
         Raises:
             CommandRefused: The limit is exceeded.
         """
-        bucket, per_minute = self._authentications, AUTHENTICATIONS_PER_MINUTE
+        per_minute = AUTHENTICATIONS_PER_MINUTE
+        if self._authentications is None:
+            self._authentications = TokenBucket.of_minute(per_minute)
+        bucket = self._authentications
         if not bucket.grant(1, now.s):
             raise CommandRefused(
                 "rate_limit_exceeded",
@@ -544,10 +550,16 @@ class CommandLimits:
 
     def flooded(self, now_s: float) -> bool:
         """Count useless input; returns whether it exceeds the flood limit."""
+        if self._floods is None:
+            limits = self._limits
+            self._floods = TokenBucket.of_rate(limits.flood_per_s, limits.flood_burst)
         return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:
         """Count a subscription change; returns the seconds to pause the client's input."""
+        if self._changes is None:
+            limits = self._limits
+            self._changes = TokenBucket.of_rate(limits.changes_per_s, limits.changes_burst)
         return self._changes.take(1, now_s)
 
 

@@ -1,7 +1,7 @@
 """Registry of open connections, and the interface that other parts of the gateway use."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from onebook.gateway.effects import Effects, KeyVerdict
 from onebook.gateway.fanout import ClientOutput
@@ -49,11 +49,17 @@ class ClientPort(Hashable, Protocol):
         """Resume or pause reading from the socket, depending on the connection's state."""
 
 
+GROWTH_STEP: Final = 500  # opened connections between two calls of `on_grown`
+
+
 class ConnectionRegistry:
     """The open connections of this node, also by key."""
 
     def __init__(self) -> None:
         self.on_counted: Signal[[str, int]] = Signal()  # key, number of its connections
+        self.on_grown: Signal[[]] = Signal()  # `GROWTH_STEP` connections were opened
+        self._opened = 0
+        self.uncharged: list[ClientOutput] = []  # clients with bytes not charged yet, each once
         self._members: set[ClientPort] = set()
         self._by_key: dict[str, set[ClientPort]] = {}
 
@@ -79,6 +85,9 @@ class ConnectionRegistry:
     def add(self, member: ClientPort) -> None:
         """Add an open connection."""
         self._members.add(member)
+        self._opened += 1
+        if self._opened % GROWTH_STEP == 0:
+            self.on_grown()
 
     def remove(self, member: ClientPort) -> None:
         """Remove a closed connection."""

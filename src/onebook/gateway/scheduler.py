@@ -1,16 +1,15 @@
-"""Timers of connections: one shared tick per second, and short delays.
+"""Timers of connections: a timer wheel with one shared tick per second, and short delays.
 
-This way ten thousand idle clients need no task or timer each. A connection returns the time of its
-next deadline, ping or slow-reader check, and the scheduler calls it in the first tick after that
-time. Shorter delays are callbacks of the event loop.
+This way a hundred thousand idle clients need no task or timer each. A connection returns the time
+of its next deadline, ping or slow-reader check, and the scheduler calls it in the first tick after
+that time. A tick with much to do continues in later turns of the event loop. Shorter delays are
+callbacks of the event loop.
 """
 
 import asyncio
-import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final
 
 from onebook.clock import Clock
@@ -18,7 +17,6 @@ from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
 TURN_S: Final = 0.001  # per event loop turn, for frames and HTTP requests of all clients
-STALE_ENTRIES_MAX: Final = 1_024  # heap entries in addition to one per target
 
 log = logging.getLogger("onebook.gateway")
 
@@ -41,9 +39,10 @@ class Scheduler:
         self._on_tick = on_tick
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
-        # An entry whose time differs from `_due_s` is obsolete.
-        self._queue: list[tuple[float, int, ClientPort]] = []
-        self._order = count()
+        # The targets of `_due_s` by time in whole ticks; the due ones move to `_round`.
+        self._wheel: dict[int, dict[ClientPort, None]] = {}
+        # The rest of a tick; an entry whose time differs from `_due_s` is obsolete.
+        self._round: deque[tuple[ClientPort, float]] = deque()
 
     def __len__(self) -> int:
         return len(self._due_s)
@@ -60,28 +59,58 @@ class Scheduler:
     def call_by(self, target: ClientPort, at_s: float) -> None:
         """Call a target in the first tick after a time, or earlier if that is already scheduled."""
         known_s = self._due_s.get(target)
-        if known_s is None or at_s < known_s:
-            self._put(target, at_s)
+        if known_s is not None:
+            if at_s >= known_s:
+                return
+            self.forget(target)
+        self._due_s[target] = at_s
+        self._wheel.setdefault(int(at_s // TICK_S), {})[target] = None
 
     def forget(self, target: ClientPort) -> None:
         """Cancel the calls to a target."""
-        self._due_s.pop(target, None)
+        at_s = self._due_s.pop(target, None)
+        if at_s is None:
+            return
+        number = int(at_s // TICK_S)
+        targets = self._wheel.get(number)
+        if targets is not None:
+            targets.pop(target, None)
+            if not targets:
+                del self._wheel[number]
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after a short time, between ticks."""
         self._clock.call_at(self._clock.monotonic() + seconds, callback)
 
-    def tick(self) -> None:
-        """Call every target that is due, each at most once."""
+    def tick(self) -> bool:
+        """Call the targets that are due, each at most once; returns whether the turn was too short.
+
+        If so, the next call continues this tick.
+        """
         now_s = self._clock.monotonic()
-        due = []
-        while self._queue and self._queue[0][0] <= now_s:
-            due.append(heapq.heappop(self._queue))
-        for at_s, _, target in due:
+        if not self._round:
+            self._begin_round(now_s)
+        while self._round:
+            target, at_s = self._round.popleft()
             if self._due_s.get(target) == at_s:
                 del self._due_s[target]
                 self._call(target, now_s)
+                if self._round and self._clock.monotonic() - now_s >= TURN_S:
+                    return True
         self._on_tick()
+        return False
+
+    def _begin_round(self, now_s: float) -> None:
+        """Move the targets that are due from the wheel to the round."""
+        due_s, last = self._due_s, int(now_s // TICK_S)
+        for number in sorted(each for each in self._wheel if each <= last):
+            targets = self._wheel.pop(number)
+            if number == last:
+                later = {each: None for each in targets if due_s[each] > now_s}
+                if later:
+                    self._wheel[number] = later
+                targets = {each: None for each in targets if due_s[each] <= now_s}
+            self._round.extend((each, due_s[each]) for each in targets)
 
     def _call(self, target: ClientPort, now_s: float) -> None:
         try:
@@ -93,21 +122,29 @@ class Scheduler:
         if next_s is not None:
             self.call_by(target, next_s)
 
-    def _put(self, target: ClientPort, at_s: float) -> None:
-        self._due_s[target] = at_s
-        heapq.heappush(self._queue, (at_s, next(self._order), target))
-        if len(self._queue) > 2 * len(self._due_s) + STALE_ENTRIES_MAX:
-            self._queue = [each for each in self._queue if self._due_s.get(each[2]) == each[0]]
-            heapq.heapify(self._queue)
-
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(TICK_S)
             try:
-                self.tick()
+                while self.tick():
+                    await self._clock.sleep(0)
             except Exception:
                 # Keep ticking after any exception: deadlines and metering depend on it.
                 log.exception("A tick of the gateway failed.")
+
+
+class Slices:
+    """Lets the event loop turn after every `TURN_S` of a long loop that awaits `next`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends_s = clock.monotonic() + TURN_S
+
+    async def next(self) -> None:
+        """Wait for the next turn of the event loop if this one's time is over."""
+        if self._clock.monotonic() >= self._ends_s:
+            await self._clock.sleep(0)
+            self._ends_s = self._clock.monotonic() + TURN_S
 
 
 class Turns:

@@ -141,6 +141,7 @@ class Upgrader:
         if status in REFUSALS:
             response = self._problem(status, *REFUSALS[status])
         protocol.send_response(response)
+        protocol.parser.close()  # it refers to the protocol, which only the collector would free
         return UpgradeAnswer(
             response.status_code,
             b"".join(protocol.data_to_send()),

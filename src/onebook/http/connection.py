@@ -255,6 +255,7 @@ class HttpConnection(H11Protocol):
         """Handle the end of the socket."""
         self._lost = True
         super().connection_lost(exc)
+        self._forget_application()
         self.deadlines.end(self)
         self.turns.forget(self)
         if self.slot is not None:
@@ -298,8 +299,13 @@ class HttpConnection(H11Protocol):
         if slot is not None:
             self._websocket.hold_slot(slot)
         early, self._rest = self.conn.trailing_data[0] + self._rest, b""
+        self._forget_application()
         if early:  # frames that the client sent without waiting for the response
             self._websocket.data_received(early)
+
+    def _forget_application(self) -> None:
+        """Drop the reference to this object, so that it is freed without a garbage collection."""
+        self.app = self._application
 
     def on_response_complete(self) -> None:
         """Handle a written response; the client may not have read it yet."""
