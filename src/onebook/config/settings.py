@@ -184,8 +184,8 @@ class ExchangeSettings(Section):
     api_key: SecretStr = SecretStr("")
     """API key for a channel that needs one."""
     recorded: bool = False
-    """Whether the exchange is a recording (`onebook replay`), so that the data's age on arrival is
-    not measured."""
+    """Whether the exchange is a recording (`onebook replay`); if so, the age of its data is not
+    measured."""
 
 
 class CcxtSettings(Section):
@@ -197,9 +197,10 @@ class CcxtSettings(Section):
     depth: int = Field(default=100, ge=1, le=5_000)
     """Levels per side read from each ccxt book."""
     transfers: bool = False
-    """Whether to read every hour which coins can be deposited and withdrawn, for `transferable` of
-    crossings; also on exchanges with a native connector. Coins of exchanges that state this only to
-    account owners, such as Binance, Bybit and OKX, stay unknown. ccxt takes about 100 MB."""
+    """Whether to read through ccxt, once an hour, which coins can be deposited and withdrawn, for
+    `transferable` of crossings. Also covers exchanges with a native connector, except those that
+    publish this only to account owners, such as Binance, Bybit and OKX. ccxt needs about 100 MB of
+    memory."""
 
 
 class FeedSettings(Section):
@@ -213,7 +214,7 @@ class FeedSettings(Section):
     such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
     "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
     needs, such as an Ed25519 key without permissions for "sbe". recorded: whether the exchange
-    is a recording (`onebook replay`), so that the data's age on arrival is not measured."""
+    is a recording (`onebook replay`); if so, the age of its data is not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
@@ -249,7 +250,11 @@ class HistorySettings(Section):
     """The history of order books in Parquet files (extra `onebook[history]`)."""
 
     dir: Path | None = None
-    """Folder for the history of all open books; unset: no history is recorded."""
+    """Folder for the history of all open books; unset: no history is recorded. Gateways do not
+    record: with several nodes or `node.workers`, one recorder does, and only `symbols`."""
+    symbols: tuple[str, ...] = ()
+    """Pairs whose books are kept open on every exchange and recorded, whether clients follow them
+    or not, such as BTC/USDT."""
     keep_days: int = Field(30, ge=1, le=36_500)
     """Days after which recorded hours are deleted."""
     keep_gb: int = Field(100, ge=1, le=1_000_000)
@@ -399,12 +404,13 @@ class NatsSettings(Section):
 class NodeSettings(Section):
     """Several nodes as one service: docs/guides/many-nodes.md."""
 
-    role: Literal["all", "feeds", "gateway"] = "all"
-    """feeds: connects to exchanges; gateway: serves clients; all: both in one process, without
-    NATS."""
+    role: Literal["all", "feeds", "gateway", "recorder"] = "all"
+    """feeds: connects to exchanges; gateway: serves clients; recorder: records `history.symbols`
+    into `history.dir`; all: everything in one process, without NATS."""
     workers: int = Field(0, ge=0, le=256)
-    """Number of gateway processes that share one port, one feeds process and one nats-server (not
-    started if nats.servers is set). 0: everything in one process."""
+    """Number of gateway processes that share one port, one feeds process, one nats-server (not
+    started if nats.servers is set), and one recorder if history.dir is set. 0: everything in one
+    process."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
     """Name of this node in logs and status; empty: host name and process id."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
