@@ -1,4 +1,4 @@
-"""What all tests share: the recorded samples and the property tests' profile."""
+"""Fixtures of all tests: the recorded samples and Hypothesis' profile."""
 
 import gc
 import os
@@ -38,7 +38,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_sessionstart() -> None:
-    """What is collected stays: to look for garbage in it takes time, now and during the tests."""
+    """Freeze collected objects, so that the garbage collector skips them."""
     gc.disable()
 
 
@@ -49,7 +49,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def samples() -> Path:
-    """The folder of recorded bytes; tests that need it skip where it is absent."""
+    """The folder of recorded samples; tests that need it are skipped if it is absent."""
     if not SAMPLES.is_dir():
         pytest.skip("the recorded samples are not beside the repository (ONEBOOK_SAMPLES)")
     return SAMPLES

@@ -1,4 +1,4 @@
-"""A whole node that serves until it is killed; run in a process of its own."""
+"""A whole node in its own process that serves until it is killed."""
 
 import asyncio
 from multiprocessing.connection import Connection

@@ -1,4 +1,4 @@
-"""Databases for tests: a SQLite file, or a PostgreSQL database that is made and dropped here."""
+"""Databases for tests: a SQLite file, or a PostgreSQL database, created and dropped here."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ _migrated: list[bytes] = []  # the first file of this process
 
 
 async def migrated(folder: Path) -> str:
-    """The address of a SQLite database of this release, without a row.
+    """The URL of an empty SQLite database with this release's schema.
 
     The first of a process is made by the migrations, the others are copies of it: hundreds of
     tests have one of their own, and migrating costs more CPU than most of them.
@@ -51,7 +51,7 @@ def _run(statement: str) -> None:
 
 @contextmanager
 def database(kind: str, folder: Path) -> Iterator[str]:
-    """The address of an empty database of a kind; skips where there is no PostgreSQL."""
+    """The URL of an empty database; skips if there is no PostgreSQL."""
     name = f"onebook_test_{secrets.token_hex(6)}"
     if kind == "sqlite":
         yield f"sqlite:///{folder / name}.db"
@@ -67,7 +67,7 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 
 class DatabaseProxy:
-    """A TCP proxy to the PostgreSQL of an address that can be cut, or lose what is open."""
+    """A TCP proxy in front of PostgreSQL that can be cut, or drop the traffic of connections."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
@@ -78,11 +78,11 @@ class DatabaseProxy:
 
     @property
     def url(self) -> str:
-        """The address of the database through this proxy, once it was up."""
+        """The URL of the database through this proxy, once it has listened."""
         return self._url._replace(netloc=f"{self._url.username}@127.0.0.1:{self._port}").geturl()
 
     async def up(self) -> None:
-        """Listen; after a cut at the same port, once no other program has it."""
+        """Listen; after a cut on the same port, once it is free."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(OSError):
@@ -102,7 +102,7 @@ class DatabaseProxy:
         await asyncio.sleep(0)
 
     def lose(self) -> None:
-        """Carry nothing more for the connections that are open, as a firewall that forgot them."""
+        """Silently drop all traffic of open connections, like a firewall that forgot them."""
         for carrying in self._carries:
             carrying.cancel()
 

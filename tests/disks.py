@@ -1,4 +1,4 @@
-"""A small disk of its own, to fill."""
+"""A small disk that tests can fill."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MiB = 1 << 20
 
 @contextmanager
 def small_disk(folder: Path, *, size_bytes: int = MiB) -> Iterator[Path]:
-    """A folder on a disk of that size; skips where this account cannot make one."""
+    """A folder on a disk of this size; skips if this account cannot create one."""
     folder.mkdir()
     words = ("-t", "tmpfs", "-o", f"size={size_bytes}", "onebook-test", str(folder))
     try:
@@ -27,7 +27,7 @@ def small_disk(folder: Path, *, size_bytes: int = MiB) -> Iterator[Path]:
 
 @contextmanager
 def filled(disk: Path, *, left_bytes: int = 0) -> Iterator[None]:
-    """Fill a disk but for some bytes."""
+    """Fill a disk except for some bytes."""
     fill = disk / "fill"
     with fill.open("wb", buffering=0) as file:
         try:

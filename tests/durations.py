@@ -1,4 +1,4 @@
-"""What each test of a run cost, written to a file that a run of CI keeps. A plugin of pytest.
+"""The cost of each test in a file that CI keeps: a plugin of pytest.
 
 Wall seconds and processor seconds (with those of ended child processes) stand apart: a test that
 waits costs little beside one that computes. `--costs FILE` names the file: a line for each test,
@@ -27,19 +27,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Costs are added up where results arrive: in the process that the workers report to."""
+    """Sum the costs in the process to which the workers report."""
     if config.getoption("costs") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Costs(Path(config.getoption("costs"))))
 
 
 def pytest_collection_finish() -> None:
-    """Begin to count: imports are no cost of the first test."""
+    """Start counting: imports are not charged to the first test."""
     _cpu_s.spent()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Iterator[None]:
-    """Know the last test of this process, with which what was shared ends."""
+    """Remember this worker's last test, which ends the shared resources."""
     global _is_last
     _is_last = nextitem is None
     return (yield)
@@ -47,7 +47,7 @@ def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Give each report the processor time since the one before, its worker and its begin."""
+    """Add to each report its processor time, worker and start."""
     report = yield
     report.cpu_s = _cpu_s.spent()
     report.worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
 
 
 class _Cpu:
-    """Processor seconds of this process and of its children that have ended."""
+    """Processor seconds of this process and its ended children."""
 
     def __init__(self) -> None:
         self._before_s = sum(os.times()[:4])

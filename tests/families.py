@@ -1,4 +1,4 @@
-"""Which exchanges stand for all others over sockets in `make test`.
+"""The exchanges that represent all others in tests over sockets, in `make test`.
 
 What depends on the exchange (its frames, numbers, checksums, lists, limits) is proven of every
 exchange by the pure suites: tests/contract, tests/exchanges and tests/simulator/kit/test_faults.
@@ -68,7 +68,7 @@ LONG: Final = tuple(
 
 
 def exchange_of(item: pytest.Item) -> str | None:
-    """The exchange that a test is parametrised with."""
+    """The exchange with which a test is parametrised."""
     call = getattr(item, "callspec", None)
     for value in call.params.values() if call else ():
         name = value[0] if isinstance(value, tuple) else value
@@ -78,7 +78,7 @@ def exchange_of(item: pytest.Item) -> str | None:
 
 
 def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The order of tests in which every other worker begins with waiting ones.
+    """The order of tests, so that every other worker begins with tests that mostly wait.
 
     Each worker begins with an equal share of the list. So half of them wait for processes and
     deadlines while the others compute, and neither is left for the end. One has all tests with a
@@ -107,12 +107,12 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 
 def is_short(item: pytest.Item) -> bool:
-    """Whether a test need not begin before others."""
+    """Whether a test may start late."""
     return not item.nodeid.startswith(LONG)
 
 
 def with_browser(item: pytest.Item) -> bool:
-    """Whether a test looks at a page in Chromium."""
+    """Whether a test opens a page in Chromium."""
     return "chromium" in getattr(item, "fixturenames", ())
 
 
@@ -120,7 +120,7 @@ def with_browser(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Leave to the soak what another exchange of the same family stands for, and deal the rest."""
+    """Skip exchanges represented by another one of their family, and distribute the rest."""
     for item in items:
         mark = item.get_closest_marker("over_sockets")
         if mark:

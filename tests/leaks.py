@@ -1,4 +1,4 @@
-"""Whether anything that the whole run of the suite wrote holds a key or a session token.
+"""Whether the output of a whole test run contains a key or a session token.
 
 Every key and token of a test is a real one: made by the service's own generators. None may be in
 what tests capture of logs and stderr, nor in any file that they leave (databases with their WAL,
@@ -24,14 +24,14 @@ _found: list[str] = []
 
 
 def holds_secret(content: bytes) -> bool:
-    """Whether bytes hold a session token, or a key whose checksum is right."""
+    """Whether bytes contain a session token, or a key with a valid checksum."""
     return bool(TOKENS.search(content)) or any(
         well_formed(text.decode()) for text in KEYS.findall(content)
     )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Search what was captured while a test ran."""
+    """Search the captured output of a test."""
     if any(writer in report.nodeid for writer in WRITERS):
         return
     for name, text in report.sections:
@@ -41,7 +41,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_secret_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Search the files when the last test of this worker has ended."""
+    """Search the files after this worker's last test."""
     yield
     files = (each for each in tmp_path_factory.getbasetemp().rglob("*") if each.is_file())
     _found.extend(str(path) for path in files if _leaks(path))

@@ -1,4 +1,4 @@
-"""An exchange as if Onebook had no connector for it."""
+"""An exchange treated as if it had no connector."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from onebook.exchanges import EXCHANGES
 
 @contextmanager
 def without_connector(name: str) -> Iterator[None]:
-    """Take an exchange out of the registry; the order of the others is as it was afterwards."""
+    """Remove an exchange from the registry; afterwards the order of the others is unchanged."""
     everything = dict(EXCHANGES)
     del EXCHANGES[name]
     try:

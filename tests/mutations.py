@@ -1,4 +1,4 @@
-"""Puts defects of the past back, one at a time: a test must fail for each.
+"""Reintroduces past bugs, one at a time: a test must fail for each.
 
     python tests/mutations.py             # all
     python tests/mutations.py NAME ...    # some
@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 600  # of all tests of one mutation
 
 
 class Mutation(NamedTuple):
-    """A defect of the past as a change of text, and the test that finds it."""
+    """A past bug as a change of text, and the test that detects it."""
 
     commit: str
     old: str
@@ -505,7 +505,7 @@ MUTATIONS: Final = {
 
 
 def only(folder: Path, pattern: str, text: str) -> Path:
-    """The file that has a text exactly once.
+    """The only file that contains a text, exactly once.
 
     Raises:
         LookupError: No file has it, or more than one place.
@@ -546,7 +546,7 @@ def fails(source: Path, tests: list[str]) -> bool:
 
 
 def found(source: Path, mutation: Mutation) -> bool:
-    """Whether the test of a mutation fails with it; the source is as before afterwards.
+    """Whether the mutation's test fails with it; the source is restored afterwards.
 
     Raises:
         LookupError: The text or the test is gone.
@@ -563,7 +563,7 @@ def found(source: Path, mutation: Mutation) -> bool:
 
 
 def main() -> None:
-    """Put the named defects back, or all; the status is 1 where one was not found."""
+    """Apply the named mutations, or all; the status is 1 if one was not detected."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*MUTATIONS, []], metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print the names and end")

@@ -1,4 +1,4 @@
-"""Processes of `python -m onebook` that do not import it again. A plugin of pytest.
+"""Processes of `python -m onebook` without another import: a plugin of pytest.
 
 Importing takes most of the processor time of a command, and hundreds of tests start one. Here each
 worker of the suite starts one process that imports all commands and then forks, for each
@@ -41,25 +41,25 @@ PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
 
 
 def pytest_configure(config: Any) -> None:
-    """Start commands from a fork, unless coverage is measured, which begins with a process."""
+    """Fork commands, unless coverage is measured, which needs the start of a process."""
     if sys.platform == "linux" and not config.getoption("cov_source", None):
         subprocess.Popen = Popen  # type: ignore[misc]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _ends_with_the_worker() -> Iterator[None]:
-    """What the forking process cost is counted with what else the tests of a worker share."""
+    """Add the cost of the forking process to the shared costs of this worker."""
     yield
     _parent.end()
 
 
 def early(variables: Mapping[str, str]) -> dict[str, str]:
-    """Of the environment, what is read before a program runs."""
+    """Environment variables that are read before a program runs."""
     return {name: text for name, text in variables.items() if name.startswith(EARLY)}
 
 
 class Parent:
-    """The worker's end: the process that has imported everything, started when it is needed."""
+    """The worker's side: the process with the imported package, started on demand."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,7 +83,7 @@ class Parent:
                 self._adopt(0)
 
     def end(self) -> None:
-        """End it, and count what it cost."""
+        """End the process, and count its cost."""
         if self._process is not None:
             self._socket.close()
             self._process.wait()
@@ -110,7 +110,7 @@ _parent = Parent()
 
 
 class Popen(Plain):  # type: ignore[type-arg]
-    """`subprocess.Popen` that forks commands of ours."""
+    """`subprocess.Popen` that forks Onebook's commands."""
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any,
                        pass_fds: Any, cwd: Any, env: Any, startupinfo: Any, creationflags: Any,
@@ -161,7 +161,7 @@ def _read(source: socket.socket, count: int) -> bytes:
 
 
 def preload() -> None:
-    """Import what commands import, which leaves no thread."""
+    """Import the modules that commands import; no thread is left."""
     gc.disable()
     from onebook.cli import commands
 
@@ -175,7 +175,7 @@ def preload() -> None:
 
 
 def serve(worker: socket.socket) -> dict[str, Any] | None:
-    """Fork as requested; return in each new process what it is to run, and here at the end."""
+    """Fork on request; return its program in each new process, and None here at the end."""
     worker.sendall(bytes(HEADER_BYTES))
     while True:
         header, files, _, _ = socket.recv_fds(worker, HEADER_BYTES, 3)
@@ -200,7 +200,7 @@ def serve(worker: socket.socket) -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any], files: list[int]) -> None:
-    """Make this process what `subprocess` and the start of Python would have made it."""
+    """Bring this process into the state that `subprocess` and Python's start create."""
     while os.getppid() != request["parent"]:
         time.sleep(0.0005)
     high = [os.dup2(each, 10 + place) for place, each in enumerate(files)]
@@ -228,7 +228,7 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def _text(number: int, mode: str, old: Any) -> Any:
-    """A standard file, buffered as Python's own."""
+    """A standard file, buffered as Python does."""
     raw: Any = io.FileIO(number, mode, closefd=False)
     is_direct = old.write_through  # by PYTHONUNBUFFERED
     is_lines = not is_direct and (number == 2 or raw.isatty())

@@ -1,4 +1,4 @@
-"""Time limits that do not count what other programs took of the machine.
+"""Time limits that exclude the processor time of other programs.
 
 A bound that is promised in seconds holds for a process that gets its share of the processor. What
 it had to wait for the processor is known to Linux (the second figure of `/proc/PID/schedstat`, in
@@ -16,7 +16,7 @@ PATIENCE_S = 120.0  # for what must happen, on however slow a machine
 
 
 def waited_s(pid: int | str = "self") -> float:
-    """Seconds that the threads of a process were ready to run and did not."""
+    """Seconds that the threads of a process were runnable but did not run."""
     total_ns = 0
     for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
@@ -27,7 +27,7 @@ def waited_s(pid: int | str = "self") -> float:
 
 
 def own_s() -> float:
-    """Monotonic seconds without those in which this thread waited for the processor."""
+    """Monotonic seconds, without those in which this thread waited for a processor."""
     try:
         waited_ns = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
     except OSError:

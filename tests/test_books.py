@@ -1,4 +1,4 @@
-"""Books: only what is live may be shown, and whatever invalidates a book ends that at once."""
+"""Books: only live ones are shown, and any invalidation takes effect at once."""
 
 import zlib
 
@@ -18,7 +18,7 @@ ETH = Instrument("kraken", "ETH/USD", "ETH/USD")
 
 
 class Heard:
-    """Books whose hooks write down what they heard."""
+    """Books whose hooks record their calls."""
 
     def __init__(self, *instruments: Instrument) -> None:
         self.books = Books()

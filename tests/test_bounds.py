@@ -1,4 +1,4 @@
-"""Every numeric setting has two bounds; within them a node can be built, outside them none is."""
+"""Every numeric setting has two bounds; a node can be built only within them."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The clock of this machine, ticks, and times as text: the same moment there and back."""
+"""The clock of this machine, ticks, and times converted to text and back."""
 
 import asyncio
 import time

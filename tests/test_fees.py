@@ -1,4 +1,4 @@
-"""Fee tables: what is a fee, canonical forms, and fees of exchanges."""
+"""Fee tables: valid fees, canonical forms, and fees of exchanges."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files are read up to a bound, and TOML that cannot be read is one of two errors."""
+"""Files are read up to a limit; unreadable TOML is one of two errors."""
 
 import errno
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Tops fused with the depth by number: the newest true state, whatever arrives when.
+"""Tops fused with the depth by number: the newest true state, in any order of arrival.
 
 The oracle is a market whose every state is known: levels by number. Depth and tops are made of it,
 delivered in any order that a line allows, and the shown book must be a state of that market.
@@ -88,7 +88,7 @@ def shown(book: LiveBook, depth: int = 500) -> tuple[list[Any], list[Any]]:
 
 
 def expected(depth: State, best: State) -> tuple[list[Any], list[Any]]:
-    """The top of one state, and what is strictly worse in an older one."""
+    """The top of one state, and the strictly worse levels of an older one."""
     bid, ask = best.top
     bids = [
         [*each] for each in sorted(depth.bids.items(), reverse=True) if bid and each[0] < bid[0]
@@ -103,7 +103,7 @@ def opened(counts: TopCounts | None = None) -> tuple[Books, LiveBook]:
 
 
 def proven(states: list[State], counts: TopCounts | None = None) -> tuple[Books, LiveBook]:
-    """A book at state 2, whose top of that state was seen: both channels have one counter."""
+    """A book at state 2 that has received the top of state 2: both channels share a counter."""
     books, book = opened(counts)
     execute(books, whole(states, 1))
     execute(books, top(states, 2))

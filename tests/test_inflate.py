@@ -1,4 +1,4 @@
-"""Compressed frames, permessage-deflate messages and HTTP bodies, and those that only claim to be.
+"""Compressed frames, permessage-deflate messages and HTTP bodies, valid and invalid ones.
 
 The other side of permessage-deflate is the websockets library.
 """

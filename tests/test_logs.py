@@ -1,4 +1,4 @@
-"""Log lines, and what never stands in them."""
+"""Log lines, and secrets that must never be in them."""
 
 import io
 import json
@@ -17,7 +17,7 @@ KEY = "ob_live_" + "A" * 49
 
 
 class Written(io.StringIO):
-    """A stream that shows what was logged until now."""
+    """A stream that returns the log so far."""
 
     def getvalue(self):
         assert logs.flush()
@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_is_counted_and_what_follows_is_written(written, tmp
 
 
 def test_lines_of_several_processes_stay_whole(written):
-    """A write holds whole lines, as many as a pipe keeps together."""
+    """A write contains whole lines, at most as many as a pipe writes atomically."""
     sizes = []
 
     class Sized(io.StringIO):

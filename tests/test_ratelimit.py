@@ -1,4 +1,4 @@
-"""The token bucket, against one that drips and at its edges."""
+"""The token bucket, against a continuous model and at its limits."""
 
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 9)), max_size=6
 
 
 class Dripping:
-    """A bucket as one would explain it: tokens that drip back, below zero where takers wait."""
+    """A continuous token bucket, below zero while takers wait."""
 
     def __init__(self, per_s: int, capacity: int) -> None:
         self.per_s, self.capacity = per_s, capacity

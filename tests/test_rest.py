@@ -1,4 +1,4 @@
-"""Outgoing HTTP: budgets, patience, retries; the clock is a number and sleeping moves it."""
+"""Outgoing HTTP: budgets, Retry-After, retries; the clock is a number that sleeping advances."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -157,7 +157,7 @@ async def test_a_host_that_never_answers_is_left_after_the_total():
 
 
 async def test_a_request_cancelled_while_it_waits_gives_its_budget_back():
-    """Clients that leave must not push back those that stay."""
+    """Cancelled requests must not delay the others."""
     held = asyncio.Event()
 
     async def sleep(seconds: float) -> None:
@@ -256,7 +256,7 @@ async def test_patience_beyond_the_total_is_reported_at_once_with_its_length():
 
 
 async def waiting_while_held(until: float) -> Web:
-    """Two requests: the second waits for the budget, and the host asks for patience meanwhile."""
+    """Two requests: the second waits for the budget, then the host sends Retry-After."""
     web = Web(answers(ok(), ok()))
     web.rest.budget(URL, per_minute(60))
     host = web.rest._hosts["api.toy.example"]

@@ -1,4 +1,4 @@
-"""Clock offsets: bounds by messages and by requests, and never a number that nothing supports."""
+"""Clock offsets: bounds from messages and requests, and none without evidence."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ seconds = st.floats(0.000_001, 0.2)
 
 
 def at(monotonic_s: float, offset_s: float) -> int:
-    """The exchange's time in microseconds at a time of ours."""
+    """The exchange's time in microseconds at our time."""
     return UNIX_US + round((monotonic_s - offset_s) * 1_000_000)
 
 
@@ -53,7 +53,7 @@ measurements = st.lists(
 def test_the_true_offset_is_within_the_error_of_requests_and_messages(
     offset_s: float, drift: float, measured: list[Measurement], apart_s: float, later_s: float
 ) -> None:
-    """From both sides, while the clocks run apart, for as long as the answers count."""
+    """Bounds from both sides, while the clocks drift, as long as the answers are valid."""
     skew = ClockSkew()
     now = 0.0
     answered_at = float("-inf")

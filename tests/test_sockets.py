@@ -1,4 +1,4 @@
-"""What the kernel holds of a socket, and the limit of open files."""
+"""Bytes that the kernel buffers for a socket, and the limit of open files."""
 
 import resource
 import socket
@@ -12,7 +12,7 @@ from onebook.errors import ConfigError
 
 
 def test_bytes_that_the_peer_did_not_read_are_unacknowledged():
-    """Beyond the peer's receive buffer nothing is acknowledged."""
+    """Bytes beyond the peer's receive buffer are not acknowledged."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as sender,

@@ -1,4 +1,4 @@
-"""What tests let several processes do at once.
+"""Work that tests do in several processes at once.
 
 In a module of its own, which a new process can import whatever folder the tests were started in.
 """
@@ -27,7 +27,7 @@ def forking() -> ForkServerContext:
 
 
 def in_processes(count: int, work: Callable[..., Awaitable[object]], *arguments: object) -> list:
-    """The results of as many processes that do the same; an exception as its text."""
+    """The results of N processes that do the same; an exception as its text."""
     context = forking()
     results = context.Queue()
     processes = [
@@ -51,7 +51,7 @@ async def upgraded(url: str) -> str:
 
 
 async def spent(url: str, units: int, tries: int, now_ms: int) -> int:
-    """How many units of a daily budget this process gets."""
+    """The units of a daily budget that this process gets."""
     async with Store(url) as store:
         found = [
             await store.exports.spend("okx", units=units, period_ms=DAY_MS, now_ms=now_ms)
@@ -61,7 +61,7 @@ async def spent(url: str, units: int, tries: int, now_ms: int) -> int:
 
 
 async def taken_in(folder: Path, name: str, url: str, now_ms: int) -> int:
-    """Take usage files in."""
+    """Read usage files into the database."""
     async with Store(url) as store:
         return await apply_files(folder, name, store, now_ms)
 

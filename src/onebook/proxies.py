@@ -82,7 +82,7 @@ def _excepted(host: str, port: int | None, no_proxy: str) -> bool:
 
 
 def _known(address: str) -> str:
-    """Replace the scheme that names a proxy which resolves hosts: ours always does."""
+    """Replace the scheme socks5h by socks5, whose host names the proxy resolves here too."""
     return address.replace("socks5h://", "socks5://", 1)
 
 

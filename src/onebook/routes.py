@@ -316,10 +316,10 @@ class _Router:
         return True
 
     def _within_rules(self, ideal: _Found, by: str, wanted: int) -> tuple[_Found, bool]:
-        """Search the best split within the rules."""
+        """Find the best split within the rules."""
         if by == AMOUNT:
             return self._search(wanted)
-        # What a notional pays for: the ideal split with each part cut to its lot, split anew.
+        # Estimate the amount of the notional: cut each part of the ideal split to its lot.
         amount = sum(part - part % self._rules[each].lot for each, part in ideal.parts.items())
         found, exact = self._search(amount)
         for _ in range(NOTIONAL_STEPS_MAX):

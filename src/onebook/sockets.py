@@ -15,7 +15,7 @@ TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
 
 
 def send_at_once(listener: socket.socket) -> None:
-    """Let accepted sockets send what is written without waiting for the peer's acknowledgement.
+    """Disable Nagle's algorithm (TCP_NODELAY) on all sockets that this one accepts.
 
     They inherit this from the listening socket. asyncio sets it itself only on sockets that it
     created: without it, each answer after the first takes the peer's 40 ms of a delayed ACK.

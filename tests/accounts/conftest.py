@@ -32,7 +32,7 @@ class Rig:
         return AuditedChange(self.clock.now_ms, "operator", "test")
 
     async def authenticate(self, text: str | None = None, address: str = "192.0.2.1") -> str:
-        """The header of a new session."""
+        """The Authorization header of a new session."""
         session = await self.accounts.authenticate(
             text or self.text, address=address, now_ms=self.clock.now_ms
         )
@@ -52,7 +52,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def statements(store: Store) -> list[str]:
-    """What reaches the database, from now on."""
+    """The SQL statements sent to the database from now on."""
     heard: list[str] = []
 
     def executed(connection: Any, cursor: Any, statement: str, *_: Any) -> None:

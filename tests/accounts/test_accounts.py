@@ -1,4 +1,4 @@
-"""Who may come in: one test per row of the specification and the contract."""
+"""Authentication: one test per row of the specification and the contract."""
 
 import asyncio
 import logging
@@ -382,7 +382,7 @@ async def test_a_key_whose_date_comes_is_told_once(rig: Rig) -> None:
 
 
 def suspended_while_read(rig: Rig) -> list[int]:
-    """Have the key suspended during a read, and the watch hear of it; what each read was of."""
+    """Suspend the key during a read and notify the watch; return the result of each read."""
     read = rig.store.accounts.secrets
     reads: list[int] = []  # names
 
@@ -508,7 +508,7 @@ async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(rig: 
 
 
 class Hearing:
-    """A poll that has read what was changed, and goes on in the turn in which `end` is called."""
+    """A poll that has read the changes and completes in the same turn as `end` is called."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -516,7 +516,7 @@ class Hearing:
         self._poll: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Let the poll read."""
+        """Let the poll read the changes."""
         read, has_read = self._rig.store.accounts.open_secrets, asyncio.Event()
 
         async def held(key_ids: Collection[str], now_ms: int) -> Any:
@@ -531,7 +531,7 @@ class Hearing:
         self._rig.store.accounts.open_secrets = read
 
     def end(self) -> None:
-        """Take over the change in the next turn: before those who wait for a read that ends now."""
+        """Apply the change in the next turn, before tasks that await a read ending now."""
         self._go.set_result(None)
 
     async def done(self) -> None:
@@ -541,7 +541,7 @@ class Hearing:
 
 
 async def known_and_not_fresh(rig: Rig) -> Hearing:
-    """A key whose usage is known, so that a read of it ends when the store has answered."""
+    """A key with cached usage, so that reading it needs only the store."""
     await verify(rig)
     rig.clock.now_ms += CACHE_TTL_MS
     return Hearing(rig)

@@ -1,4 +1,4 @@
-"""What an operator may do, and what is refused with one clear sentence."""
+"""Operator actions, and the error message of each refused one."""
 
 import pytest
 

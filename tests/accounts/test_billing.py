@@ -85,7 +85,7 @@ def test_current_lines_are_the_periods_that_hold_now() -> None:
 
 
 def test_usage_that_was_counted_before_a_key_was_made_is_billed() -> None:
-    """A machine whose clock was a month ahead made the key, and was then set back."""
+    """The key was created while the machine's clock was a month ahead."""
     made = key("key_1", "2026-03-05")
     used = {UsageCell("key_1", at("2026-02-05")): 700}
     now = current_lines([made], used, at("2026-02-07"), allowance_bytes=ALLOWANCE_BYTES)

@@ -25,7 +25,7 @@ from .conftest import PEPPER, START_MS, Rig
 
 
 class Rows:
-    """A table that counts its reads, and lets something happen during one or at its end."""
+    """A table that counts its reads, and calls a hook during or at the end of one."""
 
     def __init__(self, **rows: int) -> None:
         self.rows = rows
@@ -212,14 +212,14 @@ UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Question(NamedTuple):
-    """One read of the store: the names it is for, and the answer that the test gives."""
+    """One read of the store: the requested names, and the answer set by the test."""
 
     names: list[str]
     answer: asyncio.Future[Mapping[str, int]]
 
 
 class Asked:
-    """Reads over a store whose answers the test gives."""
+    """A store whose answers are set by the test."""
 
     def __init__(self) -> None:
         self.reads = CoalescedReads(self._read_all)
@@ -231,11 +231,11 @@ class Asked:
         return await answer
 
     def ask(self, names: str) -> list[asyncio.Task[int | None]]:
-        """One asker for each letter."""
+        """One concurrent lookup for each letter."""
         return [asyncio.create_task(self.reads.read(name)) for name in names]
 
     async def question(self, names: str) -> asyncio.Future[Mapping[str, int]]:
-        """The answer to the next question, which is for these names, and the only one."""
+        """Expect exactly one query, for these names, and return its answer."""
         async with asyncio.timeout(PATIENCE_S):
             question = await self.questions.get()
         assert ("".join(question.names), self.questions.empty()) == (names, True)
@@ -384,7 +384,7 @@ async def test_closing_what_is_at_rest_does_nothing(asked: Asked) -> None:
 
 @pytest.fixture
 def read() -> list[str]:
-    """The ids of the keys that were read from the store."""
+    """The ids of the keys read from the store."""
     return []
 
 
@@ -401,7 +401,7 @@ def noting(read: list[str]) -> Callable[..., Awaitable[None]]:
 
 
 async def changed(rig: Rig, keys: KeyCache) -> None:
-    """What the watch does with all that was changed."""
+    """Apply all changes as the watch does."""
     rows, _ = await rig.store.accounts.changed_keys(0)
     keys.change({row.key_id: key_of(row) for row in rows}, rig.clock.now_ms)
 

@@ -1,4 +1,4 @@
-"""The wall clock is set: back or forward by an hour, a day, or over the end of a billing month.
+"""Steps of the wall clock: by an hour, by a day, and across the end of a billing month.
 
 What is counted is billed once. A session lives for a day of the wall clock, and a step does not
 make it live for ever or end for good. Rates and retries go on.
@@ -39,7 +39,7 @@ async def key(rig: Rig) -> Key:
 
 
 async def billed(rig: Rig, key: Key) -> dict[int, int]:
-    """What the store has of a key, by the start of the period, around the present."""
+    """The stored usage of a key in the periods around the present, by start of the period."""
     near = {
         period_at(key.created_at_ms, rig.clock.now_ms + days * DAY_MS).start_ms
         for days in range(-62, 63, 10)

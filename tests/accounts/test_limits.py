@@ -32,7 +32,7 @@ def tiers(per_minute: int) -> TierSettings:
 
 
 class Oracle:
-    """A bucket as one would explain it: tokens that drip back."""
+    """A token bucket as the textbook describes it."""
 
     def __init__(self, per_minute: int) -> None:
         self.per_minute = per_minute

@@ -1,4 +1,4 @@
-"""The pepper file: made once, private, and bound to its database."""
+"""The pepper file: created once, private, and bound to its database."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor

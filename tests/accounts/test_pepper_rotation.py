@@ -1,4 +1,4 @@
-"""The life of a pepper, over both databases: rotated, used beside older ones, retired."""
+"""Pepper rotation on both databases: rotate, keep older peppers in use, retire them."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ class Place:
         self.nodes: list[Accounts] = []
 
     def copy(self) -> None:
-        """What an operator does after a rotation: the file goes to every machine."""
+        """Copy the pepper file to every machine, as an operator does after a rotation."""
         for each in self.files:
             shutil.copy(self.file, each)
 
@@ -69,7 +69,7 @@ class Place:
         return await (await self.admin()).create_key("alice", Tier.BASIC, self.change)
 
     async def second(self) -> None:
-        """A second later: every node has polled."""
+        """Advance a second, so that every node has polled."""
         self.clock.now_ms += SECOND_MS
         for node in self.nodes:
             await node.poll(self.clock.now_ms)
@@ -81,12 +81,12 @@ class Place:
         return await retire_peppers(self.store, self.file, self.change)
 
     async def verify(self, key: NewKey) -> list[str]:
-        """The ids that the nodes know a key by."""
+        """The ids under which the nodes know a key."""
         now_ms = self.clock.now_ms
         return [(await node.verify_key(key.text, now_ms)).key_id for node in self.nodes]
 
     async def left(self) -> list[str]:
-        """The keys that an end of the older peppers would revoke."""
+        """The keys that retiring the older peppers would revoke."""
         return [
             row.key_id
             for row in await self.store.accounts.keys_under_old_peppers(self.clock.now_ms)
@@ -293,7 +293,7 @@ async def test_a_key_made_by_a_command_that_read_the_file_before_is_refused(plac
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Simulate the end of the process here."""
 
 
 async def test_a_rotation_that_ended_after_the_file_goes_on_with_the_same_pepper(

@@ -1,4 +1,4 @@
-"""What is done again and again is logged once when it breaks and once when it is back."""
+"""A failing periodic task is logged once when it fails and once when it recovers."""
 
 import asyncio
 import logging

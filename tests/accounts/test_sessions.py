@@ -1,4 +1,4 @@
-"""REST sessions: created, found by their header, and over with their key."""
+"""REST sessions: created, found by their header, and ended with their key."""
 
 from collections.abc import AsyncIterator
 

@@ -44,7 +44,7 @@ UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Faults:
-    """Stands between a meter and its store, and breaks the line when told to."""
+    """A connection between a meter and its store that can be cut."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -167,7 +167,7 @@ async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
 async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
     meter: Meter, rig: Rig, key: Key
 ) -> None:
-    """It was collected by the first flush after midnight, and billed to the period that began."""
+    """Usage was counted in the period of the first flush after midnight."""
     delivered = [1]
 
     def collect() -> None:
@@ -574,7 +574,7 @@ async def test_of_processes_that_start_at_once_one_takes_it_in(
 
 
 class Away:
-    """A store whose writes never answer, or fail."""
+    """A store whose writes never return, or fail."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -640,7 +640,7 @@ async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twi
 
 
 class Slow(Away):
-    """A store whose first write takes until it is let go."""
+    """A store whose first write blocks until released."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -652,7 +652,7 @@ class Slow(Away):
 
 
 async def writing_slowly(rig: Rig, key: Key, folder: Path) -> tuple[Meter, Slow, UsageFile]:
-    """A meter whose write of 10 bytes takes longer than it waits."""
+    """A meter whose write of 10 bytes takes longer than its timeout."""
     slow = Slow(rig.store)
     file = UsageFile.create(folder, NAME, "epoch")
     meter = Meter(slow, rig.clock, file=file)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Prometheus' own promtool, on samples that were scraped from running nodes."""
+"""Prometheus' promtool, run on samples scraped from running nodes."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def run(*words):
 
 
 def firing(folder, before, after, names=NAMES):
-    """Which of these alerts fire when a node's samples change from one scrape to another."""
+    """The alerts that fire when a node's samples change from one scrape to the next."""
     groups = yaml.safe_load(RULES.read_text())["groups"]
     for group in groups:
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", names[0]) in names]

@@ -1,4 +1,4 @@
-"""Each alert fires on a running node when its case happens, and none does on a healthy node."""
+"""Each alert fires on a running node in its case, and none fires on a healthy node."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ FIRED = set()  # in the test that runs
 
 
 def fires(*alerts):
-    """Say which alerts a test makes fire: all of them, and one named by its parameter `alert`."""
+    """Declare the alerts that a test fires, and the one named by its parameter `alert`."""
 
     def noted(test):
         TO_FIRE[test.__name__] = set(alerts)
@@ -70,7 +70,7 @@ def fires(*alerts):
 
 @pytest.fixture(autouse=True)
 def what_is_said(request):
-    """A test makes fire what is said of it."""
+    """Each test fires the alerts that it declares."""
     FIRED.clear()
     yield
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
@@ -79,13 +79,13 @@ def what_is_said(request):
 
 
 class Alerts:
-    """The alerts of one node: the samples before, and what fires after something happened."""
+    """The alerts of one node: its earlier samples, and the alerts that fire after an event."""
 
     def __init__(self, folder, node, before):
         self.folder, self.node, self.before = folder, node, before
 
     async def fires(self, name):
-        """Wait until an alert fires; it must not fire on what was scraped before."""
+        """Wait until an alert fires; it must not fire on the earlier samples."""
         FIRED.add(name)
         assert not await self._firing(name, self.before)
         async with asyncio.timeout(PATIENCE_S):
@@ -98,13 +98,13 @@ class Alerts:
 
 @pytest.fixture(autouse=True)
 def no_books_of_former_nodes():
-    """Metrics are of the process, and tests run many nodes in one."""
+    """Metrics belong to the process, but tests run many nodes in one."""
     metrics.BOOKS.clear()
     metrics.BOOKS_MARKED.clear()
 
 
 class Port:
-    """A node as the raw sockets of the gateway's tests need it."""
+    """The interface of a node that the raw sockets of the gateway tests use."""
 
     def __init__(self, node):
         self.port = node.address[1]
@@ -112,7 +112,7 @@ class Port:
 
 @asynccontextmanager
 async def watched(folder, urls=None, **options):
-    """A node whose alerts are watched; it connects to no exchange but the simulated ones given."""
+    """A node with watched alerts; it connects only to the given simulated exchanges."""
     async with AsyncExitStack() as stack:
         if urls is None:
             still = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=0))
@@ -340,7 +340,7 @@ async def test_a_history_that_cannot_be_written(tmp_path, caplog):
 
 
 async def _from_now(node):
-    """The samples of a node at the beginning of promtool's time, which is 1970."""
+    """Samples of a node at time zero of promtool, which is 1970."""
     ours = ("onebook_tls_certificate_ends_timestamp", "onebook_last_backup_timestamp")
     return {
         name: value - time.time() if name.startswith(ours) else value
@@ -440,7 +440,7 @@ async def test_an_allowance_that_runs_out(tmp_path):
 
 @asynccontextmanager
 async def transactions_of(folder, **limits):
-    """A node with a simulated Bybit, and a way to ask it for transactions."""
+    """A node with a simulated Bybit, and a function that requests its transactions."""
     now_ms = time.time_ns() // 1_000_000
     secret = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
     account = Account(History(now_ms - 30 * DAY_MS, now_ms))
@@ -514,7 +514,7 @@ async def test_an_account_that_is_not_collected_any_more(tmp_path):
 
 
 async def keep_damaged(node):
-    """Store a record of each list that has trades, with a body that is none."""
+    """Store one record per list that has trades, with an unreadable body."""
     now_ms = time.time_ns() // 1_000_000
     lease = Lease("collect/mainnet/bybit", "tests", now_ms + DAY_MS)
     assert await node.store.leases.acquire(lease, now_ms)
@@ -539,7 +539,7 @@ async def test_collected_records_that_are_damaged(tmp_path):
 
 @asynccontextmanager
 async def exports_of(folder, **world):
-    """An account of OKX with exports in the process of a node, whose alerts are watched."""
+    """An OKX account with exports in the process of a node with watched alerts."""
     async with watched(folder) as (node, _):
         exchange = ExportWorld(node.store, folder / "exports", **world)
         async with exchange.service() as here:
@@ -586,7 +586,7 @@ async def test_exports_that_the_directory_has_no_room_for(tmp_path):
 
 @asynccontextmanager
 async def account_followed(folder, clock=SYSTEM_CLOCK):
-    """An account that is followed in the process of a node, whose alerts are watched."""
+    """A followed account in the process of a node with watched alerts."""
     now_ms = time.time_ns() // 1_000_000
     secret = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
     exchange = SimulatedBybit(Account(History(now_ms - 2 * DAY_MS, now_ms)), [secret])

@@ -1,4 +1,4 @@
-"""The API over real accounts on SQLite, with a clock that only moves when a test says so."""
+"""The API over real accounts on SQLite, with a clock that only tests advance."""
 
 import asyncio
 from base64 import b64encode
@@ -86,7 +86,7 @@ WRONG_KEY = SimulatedKey("other00000000000000", "mysecret00000000000000000000000
 
 @dataclass
 class World:
-    """One node's API and what a test turns in it."""
+    """One node's API, and the controls that tests use."""
 
     clock: Clock
     store: Store
@@ -120,7 +120,7 @@ class World:
         return msgspec.json.encode({"symbol": symbol, "query": query, "at": at_us, "fees": fees})
 
     async def move_key(self, key: str, action: str) -> None:
-        """What an operator does in another process, and the poll that hears of it."""
+        """Apply an operator's change from another process, and poll."""
         await self.admin.move_key(key, action, self.change())
         await self.accounts.poll(self.clock.ms)
 
@@ -154,14 +154,14 @@ def make_transactions(
     clock: SourceClock = SYSTEM_CLOCK,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
-    """The transaction service with Bybit, which is simulated where there is a transport."""
+    """The transaction service with Bybit, simulated if a transport is given."""
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     adapter = ExchangeAdapter(BYBIT, clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 
 async def give_credentials(world: World, key: SimulatedKey = KEY) -> None:
-    """What an operator does with `onebook credentials set`."""
+    """Store credentials as `onebook credentials set` does."""
     vault = Vault(world.store.credentials, MasterKeys(None, value=MASTER_KEY))
     credentials = Credentials(key.api_key, key.secret)
     await vault.put("bybit", "mainnet", credentials, now_ms=world.clock.ms)
@@ -188,7 +188,7 @@ Issue = Callable[..., Awaitable[str]]
 
 @pytest.fixture
 def issue(world: World) -> Issue:
-    """Issue a key to a user made for it; the answer is the key's text."""
+    """Create a user and issue a key; return the key's text."""
     made = 0
 
     async def issue(tier: Tier = Tier.PREMIUM, *, expires_at_ms: int | None = None) -> str:

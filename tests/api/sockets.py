@@ -1,4 +1,4 @@
-"""The API behind uvicorn on a free port: what a test needs where HTTP itself could be wrong."""
+"""The API behind uvicorn on a free port, for tests of HTTP itself."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 @asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    """Serve an application; gives its base URL."""
+    """Serve an application; yields its base URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, lifespan="off", log_config=None, server_header=False)
         server = uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""The application: which routes it has, and what pages of other sites may ask."""
+"""The application: its routes, and the CORS rules for pages of other sites."""
 
 import httpx
 from fastapi import FastAPI
@@ -32,7 +32,7 @@ async def test_a_site_of_the_settings_may_read_the_rate_limit_headers(world: Wor
 
 
 async def test_a_site_of_the_settings_may_read_every_error(world: World) -> None:
-    """A browser shows a page nothing of an answer without these headers, not even its status."""
+    """Without these headers a browser shows the page nothing of a response, not even its status."""
     app = with_site(world)
 
     @app.get("/test/broken")

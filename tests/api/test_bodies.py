@@ -1,4 +1,4 @@
-"""The models of bodies: exact where we answer, and one entry of a document for each status."""
+"""Body models: exact for our responses, and one document entry for each status."""
 
 import pytest
 from pydantic import ValidationError

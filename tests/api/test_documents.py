@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the service does: checked from both sides."""
+"""The OpenAPI document matches the service, checked in both directions."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ BRIEF = TransactionSettings(deadline_s=1.0, stream_deadline_s=1.0)
 
 
 class Node:
-    """The API on a socket and in a thread of its own, for a judge that sends what it likes."""
+    """The API on a socket in its own thread, for a fuzzer that sends anything."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class Node:
             raise
 
     def ask(self, case: Any, headers: dict[str, str]) -> Any:
-        """Send what schemathesis made."""
+        """Send the requests that schemathesis generated."""
         self.world.clock.pass_ms(60_000)  # no limit is reached: 429 has tests of its own
         return case.call(base_url=self.url, headers=headers)
 
@@ -143,7 +143,7 @@ def test_schemathesis_finds_no_answer_that_the_document_does_not_have(
 
 
 def _beyond(label: str) -> list[Any]:
-    """The one check that does not fit, and only for what has meaning beyond its type.
+    """The one schemathesis check that does not apply, and only where types cannot tell.
 
     Positive data must be accepted: of a body for endpoints 6 and 10 a schema cannot say that
     `exchange` is one that is supported, that `start_time` is before `end_time` and not older than

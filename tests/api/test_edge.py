@@ -1,4 +1,4 @@
-"""What holds for every answer: sizes, headers, errors in our words, no trace, nothing leaked.
+"""Rules for every response: sizes, headers, error format, no traceback, no leak.
 
 Requests of routes are authenticated, counted and parsed, in this order.
 """
@@ -160,7 +160,7 @@ async def test_413_a_streamed_body_stops_where_it_is_too_large(client: httpx.Asy
 
 
 async def test_chunked_with_a_content_length_is_refused_and_closes(app: FastAPI) -> None:
-    """What follows could be a smuggled request: it is not answered."""
+    """The rest could be a smuggled request, so it is not answered."""
     async with serving(app) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(
@@ -177,7 +177,7 @@ async def test_chunked_with_a_content_length_is_refused_and_closes(app: FastAPI)
 
 @pytest.fixture
 def strange(app: FastAPI) -> FastAPI:
-    """The application with routes that do what ours never should."""
+    """The application with extra routes that misbehave."""
 
     class Order(BaseModel):
         model_config = ConfigDict(extra="forbid")

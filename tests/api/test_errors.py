@@ -1,4 +1,4 @@
-"""Every error that the documents name is answered somewhere, and no other: one row for each."""
+"""Every documented error occurs somewhere, and no other does: one row for each."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,7 +43,7 @@ WITH_BODY = (AUTHENTICATE, VALIDATE, TRANSACTIONS, NEW_FEES)
 
 
 class Caller:
-    """A client with a key and a session, and every way to make an operation fail."""
+    """A client with a key and a session, and a way to make each operation fail."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -79,7 +79,7 @@ class Caller:
 
 
 async def no_symbol(one: Caller, label: str) -> None:
-    """Ask without the parameter `symbol`, as every request of this table does."""
+    """Send the request without the parameter `symbol`, as every row of this table does."""
 
 
 async def no_key(one: Caller, label: str) -> None:
@@ -174,7 +174,7 @@ async def vault_away(one: Caller, label: str) -> None:
 
 
 async def defect(one: Caller, label: str) -> None:
-    """Something that is no error of ours, in the first thing that a route asks for."""
+    """An unexpected exception in the first dependency of a route."""
 
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError

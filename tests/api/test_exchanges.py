@@ -1,4 +1,4 @@
-"""Endpoints 4, 5 and 7: the facts of the transaction interface."""
+"""Endpoints 4, 5 and 7: facts of the transaction interface."""
 
 import asyncio
 
@@ -50,7 +50,7 @@ async def test_5_without_credentials_none_are_claimed(client: httpx.AsyncClient)
 
 
 async def looked_up(world: World) -> None:
-    """Wait for the vault, which a slow machine reads later than an answer waits for."""
+    """Wait for the vault: a slow machine may read it later than a response waits."""
     while Availability.UNKNOWN in (await world.transactions.availability.all()).values():
         pass
 
@@ -88,7 +88,7 @@ async def test_5_credentials_are_internal_and_none_is_asked_for(
 async def test_5_and_6_a_slow_vault_claims_nothing(
     world: World, client: httpx.AsyncClient, issue: Issue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After half a second it said that no credentials are held, whatever there were."""
+    """After half a second, the response said that there were no credentials."""
     await give_credentials(world)
     client.headers.update(await bearer(client, await issue()))
     read, answers = world.store.credentials.credentials, asyncio.Event()

@@ -1,4 +1,4 @@
-"""Errors as answers: which members a body has, and which route adds some."""
+"""Error responses: the members of each body, and the routes that add some."""
 
 import httpx
 import pytest

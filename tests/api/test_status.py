@@ -63,7 +63,7 @@ async def test_8_health_and_readiness_in_every_state(
 async def test_8_without_credentials_the_transaction_interface_is_unavailable(
     world: World, client: httpx.AsyncClient
 ) -> None:
-    """That none were set is the operator's choice: it degrades nothing."""
+    """Setting no credentials is the operator's choice and degrades nothing."""
     body = (await client.get("/api/v1/health")).json()
     assert (body["status"], body["unified_api"], body["available_exchanges"]) == (
         "healthy",

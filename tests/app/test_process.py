@@ -1,4 +1,4 @@
-"""Which settings a reload changes in place, and which it leaves to a restart."""
+"""Settings that a reload changes in place, and those that need a restart."""
 
 from pathlib import Path
 

@@ -55,7 +55,7 @@ async def test_a_database_without_tables_ends_the_start(tmp_path: Path) -> None:
 
 
 async def _left(settings: Settings, folder: Path) -> Path:
-    """A usage file that an earlier run left."""
+    """A usage file left by an earlier run."""
     await upgraded(settings.store.url)
     async with Store(settings.store.url) as store:
         file = await usage_file(settings, store, NOW_MS)

@@ -1,4 +1,4 @@
-"""The past is the live book: every recorded update is rebuilt with its checksum."""
+"""The history equals the live book: every recorded update is rebuilt with its checksum."""
 
 import asyncio
 import os
@@ -137,14 +137,14 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Simulate the end of the process here."""
 
 
 @pytest.mark.parametrize("write", range(6))
 async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends before a file of the merge, of a book or of the coverage, or at the end."""
+    """The process ends before a file of the merge, a book or the coverage, or at the end."""
     world = World(tmp_path, 4)
     monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
     await world.recorder.begin()

@@ -1,4 +1,4 @@
-"""A TCP proxy that damages what an exchange sends, for one toxic at a time.
+"""A TCP proxy that damages what an exchange sends, with one toxic at a time.
 
 It knows HTTP heads and WebSocket frames, so that a toxic can hit whole frames; everything is handed
 on as bytes. What has arrived waits in a bounded queue, behind which the exchange is not read.
@@ -22,7 +22,7 @@ BROKEN: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
 
 
 class Piece(NamedTuple):
-    """What is forwarded at a time: an HTTP head, some of a body, or a WebSocket frame."""
+    """A unit of forwarding: an HTTP head, a part of a body, or a WebSocket frame."""
 
     data: bytes
     arrived_at: float
@@ -30,22 +30,22 @@ class Piece(NamedTuple):
 
 
 class Toxic:
-    """Does no harm; what others are derived from."""
+    """Base class; forwards everything unchanged."""
 
     def installed(self, links: set["Link"]) -> None:
-        """The toxic is in force from now."""
+        """Called when the toxic takes effect."""
 
     async def down(self, link: "Link", piece: Piece) -> None:
-        """Hand on a piece of the exchange."""
+        """Forward one unit from the exchange."""
         await link.give(piece.data)
 
     async def up(self, link: "Link", data: bytes) -> None:
-        """Hand on bytes of the feed."""
+        """Forward bytes from the feed."""
         await link.send(data)
 
 
 class Link:
-    """One connection of a feed and the one to the exchange that belongs to it."""
+    """One connection of a feed, and its connection to the exchange."""
 
     def __init__(self, proxy: "Proxy", feed: asyncio.StreamWriter) -> None:
         self.swallowing = False  # nothing passes any more, and no end is seen
@@ -67,7 +67,7 @@ class Link:
         await self._exchange.drain()
 
     def cut(self) -> None:
-        """End both sides with RST."""
+        """Reset both sides."""
         for writer in (self._feed, self._exchange):
             if writer is not None:
                 sock = writer.get_extra_info("socket")
@@ -76,17 +76,17 @@ class Link:
                 writer.transport.abort()
 
     def leave_half_open(self) -> None:
-        """Lose the exchange without the feed noticing: no FIN, no RST, no byte."""
+        """Lose the exchange silently: no FIN, no RST, no byte."""
         self.swallowing = True
         if self._exchange is not None:
             self._exchange.transport.abort()
 
     def end(self) -> None:
-        """End the side of the feed with FIN, after what was written."""
+        """Close the feed's side with FIN, after the written bytes."""
         self._feed.close()
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Hand on in both directions until either ends."""
+        """Forward in both directions until either ends."""
         try:
             upstream, self._exchange = await asyncio.open_connection(HOST, self.proxy.upstream)
         except OSError:
@@ -135,7 +135,7 @@ class Link:
 
 
 class Proxy:
-    """Listens on a port of its own in front of `upstream`; `toxic` says what happens to bytes."""
+    """Listens on a port in front of `upstream`; `toxic` decides what happens to the bytes."""
 
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream
@@ -192,7 +192,7 @@ class Proxy:
 
 
 async def pieces(reader: asyncio.StreamReader) -> AsyncIterator[Piece]:
-    """Split what a server sends: the head of its answer, then frames, or the body as it comes."""
+    """Split a server's bytes: the HTTP head, then frames, or body parts as they arrive."""
     now = asyncio.get_running_loop().time
     head = await reader.readuntil(b"\r\n\r\n")
     yield Piece(head, now())
@@ -214,7 +214,7 @@ async def pieces(reader: asyncio.StreamReader) -> AsyncIterator[Piece]:
 
 
 class Delay(Toxic):
-    """Latency of `least_s` and up to `jitter_s` more, in order."""
+    """Delay by `least_s` and up to `jitter_s` more, in order."""
 
     def __init__(self, least_s: float, jitter_s: float, seed: int = 1) -> None:
         self._least_s, self._jitter_s = least_s, jitter_s
@@ -227,7 +227,7 @@ class Delay(Toxic):
 
 
 class Cut(Toxic):
-    """RST on every connection that is open now; later ones are well."""
+    """Reset every open connection; later ones work."""
 
     def installed(self, links: set[Link]) -> None:
         for link in links:
@@ -235,7 +235,7 @@ class Cut(Toxic):
 
 
 class Storm(Toxic):
-    """RST on every connection, also on new ones, as soon as something passes."""
+    """Reset every connection, including new ones, at the first byte."""
 
     def installed(self, links: set[Link]) -> None:
         for link in links:
@@ -248,7 +248,7 @@ class Storm(Toxic):
 
 
 class BlackHole(Toxic):
-    """Nothing passes in any direction, and nothing ends. New connections are taken."""
+    """Forward nothing in either direction; keep connections open and accept new ones."""
 
     def installed(self, links: set[Link]) -> None:
         for link in links:
@@ -262,7 +262,7 @@ class BlackHole(Toxic):
 
 
 class HalfOpen(Toxic):
-    """The exchange loses all connections and the feed does not hear of it; new ones are well."""
+    """The exchange loses all connections unnoticed by the feed; new ones work."""
 
     def installed(self, links: set[Link]) -> None:
         for link in links:
@@ -270,7 +270,7 @@ class HalfOpen(Toxic):
 
 
 class Throttle(Toxic):
-    """So many bytes a second of each connection, in small chunks."""
+    """Limit the bytes per second of each connection, in small chunks."""
 
     CHUNK: Final = 256
 
@@ -286,7 +286,7 @@ class Throttle(Toxic):
 
 
 class Slicer(Toxic):
-    """Pieces of one byte, each in a write of its own."""
+    """Single bytes, each in its own write."""
 
     async def down(self, link: Link, piece: Piece) -> None:
         for at in range(len(piece.data)):
@@ -295,7 +295,7 @@ class Slicer(Toxic):
 
 
 class Spoil(Toxic):
-    """Some messages, but for their first, are replaced by what `spoilt` makes of them."""
+    """Replace some messages, except the first, by the result of `spoilt`."""
 
     def __init__(self, share: float, seed: int = 1) -> None:
         self.random = random.Random(seed)
@@ -312,7 +312,7 @@ class Spoil(Toxic):
 
 
 class Corrupt(Spoil):
-    """The middle third of a message is bytes that no text has."""
+    """Replace the middle third of a message by bytes that are not UTF-8."""
 
     async def spoil(self, link: Link, piece: Piece) -> None:
         data, third = bytearray(piece.data), (len(piece.data) - piece.payload_at) // 3
@@ -322,14 +322,14 @@ class Corrupt(Spoil):
 
 
 class CorruptHead(Spoil):
-    """All reserved bits of a frame are set."""
+    """Set all reserved bits of a frame."""
 
     async def spoil(self, link: Link, piece: Piece) -> None:
         await link.give(bytes([piece.data[0] | 0x70]) + piece.data[1:])
 
 
 class Truncate(Spoil):
-    """The connection ends in the middle of a frame."""
+    """End the connection in the middle of a frame."""
 
     async def spoil(self, link: Link, piece: Piece) -> None:
         await link.give(piece.data[: len(piece.data) // 2])
@@ -338,14 +338,14 @@ class Truncate(Spoil):
 
 
 class Duplicate(Spoil):
-    """A message comes twice."""
+    """Deliver a message twice."""
 
     async def spoil(self, link: Link, piece: Piece) -> None:
         await link.give(piece.data * 2)
 
 
 class Reorder(Spoil):
-    """A message comes after the one that follows it."""
+    """Deliver a message after the one that follows it."""
 
     async def down(self, link: Link, piece: Piece) -> None:
         held, link.held = link.held, None
@@ -360,7 +360,7 @@ class Reorder(Spoil):
 
 
 class Drop(Spoil):
-    """A message never comes."""
+    """Drop a message."""
 
     async def spoil(self, link: Link, piece: Piece) -> None:
         pass

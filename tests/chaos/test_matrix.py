@@ -1,4 +1,4 @@
-"""Every exchange behind every toxic: what is live is a book that the exchange had, in order.
+"""Every exchange behind every toxic: a live book is always a state of the exchange, in order.
 
 Real feeds and real sockets. Whenever the event loop gets to look, a live book must equal one that
 its exchange published, never an older one than before; once the toxic is gone it must be live and
@@ -75,7 +75,7 @@ CHECKSUMMED: Final = {
 
 
 class Case(NamedTuple):
-    """A toxic and what must follow from it."""
+    """A toxic, and its expected effect."""
 
     make: Callable[[], Toxic]
     noticed: bool  # the book must leave live while it is in force
@@ -106,7 +106,7 @@ Top = tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...]]
 
 
 class Watcher:
-    """Knows every book that the exchange had, and compares ours with them."""
+    """Records every state of the exchange's books, and compares ours with them."""
 
     def __init__(self, books: Books, simulated: SimulatedExchanges, levels: int) -> None:
         self.wrong: list[str] = []
@@ -122,14 +122,14 @@ class Watcher:
         books.subscribe(on_health=self._moved)
 
     def record(self, instruments: list[Instrument]) -> None:
-        """Remember what the exchange has now."""
+        """Record the current state of the exchange."""
         self._now += 1
         for instrument in instruments:
             known = self._versions.setdefault(instrument, {})
             known.setdefault(self._truth(instrument), []).append(self._now)
 
     def newest(self, book: LiveBook) -> bool:
-        """Whether a book is live and what its exchange has now."""
+        """Whether a book is live and equals the exchange's current one."""
         return book.health is Health.LIVE and self._top(book) == self._truth(book.instrument)
 
     def _truth(self, instrument: Instrument) -> Top:
@@ -149,7 +149,7 @@ class Watcher:
         self._soon(book)
 
     def _soon(self, book: LiveBook) -> None:
-        """Look when others could: after the callback in which the book changes."""
+        """Compare as early as others could: after the callback that changes the book."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._look)
         self._due.add(book)
@@ -173,7 +173,7 @@ class Watcher:
 
 
 class Rig:
-    """One exchange, its proxy, its feeds, and a market that moves all the time."""
+    """One exchange, its proxy, its feeds, and a constantly moving market."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class Rig:
             await asyncio.sleep(STEP_S)
 
     async def recovered(self) -> None:
-        """Wait until every book is live and, with the market at rest, that of the exchange.
+        """Wait until every book is live and, with the market at rest, equals the exchange's.
 
         A change that was lost just before may show only with the next one: then it moves on.
         """

@@ -1,4 +1,4 @@
-"""`onebook config`: what it prints can be used, and bad files get one clear line."""
+"""`onebook config`: its output is usable, and bad files get one clear line."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_the_default_file_is_valid_and_holds_every_setting(tmp_path):
 
 
 def test_the_default_file_of_one_account_serves_another(tmp_path, monkeypatch):
-    """root makes the file, and the service runs under an account with a folder of its own."""
+    """root creates the file, but the service runs as another account."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "root"))
     file = tmp_path / "onebook.toml"
     file.write_text(run("default").output)

@@ -1,4 +1,4 @@
-"""Dates, times, spans, years and zones, as commands read them."""
+"""Dates, times, durations, years and time zones as arguments of commands."""
 
 from collections.abc import Callable
 from datetime import UTC, tzinfo

@@ -1,4 +1,4 @@
-"""The file of secrets is read as systemd reads it, for the commands as for the unit."""
+"""Commands parse the file of secrets exactly as systemd does."""
 
 import subprocess
 import sys

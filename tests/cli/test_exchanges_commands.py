@@ -1,4 +1,4 @@
-"""`onebook exchanges`: what there is, and who answers."""
+"""`onebook exchanges`: the supported exchanges, and their reachability."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def run(*words):
 
 @pytest.fixture
 def settings(tmp_path):
-    """A settings file that points at simulated exchanges, which run in a thread of their own."""
+    """A settings file for simulated exchanges, which run in another thread."""
     ready, stop = threading.Event(), threading.Event()
     file = tmp_path / "onebook.toml"
 

@@ -104,7 +104,7 @@ def test_bad_input_is_one_line_and_status_2(
 
 
 async def test_ctrl_c_writes_what_it_has(tmp_path: Path) -> None:
-    """In a process of its own, as a person does it."""
+    """In its own process, as a user runs it."""
     output = tmp_path / "report.json"
     async with SimulatedExchanges(["okx", "kraken"]) as sims:
         settings = settings_of(sims, tmp_path)

@@ -1,4 +1,4 @@
-"""Values that options do not take: refused in one clear sentence, for every kind of value."""
+"""Invalid option values: refused in one clear sentence, for every kind of value."""
 
 import pytest
 from typer.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What the operator's guides say to type or to write into a file exists."""
+"""The commands and settings in the operator guides exist."""
 
 import re
 import shlex

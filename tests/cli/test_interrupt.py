@@ -59,7 +59,7 @@ def test_a_shell_that_ignores_it_for_a_background_job_is_obeyed():
 
 
 def test_the_command_itself_has_the_handler_and_the_collector_of_python():
-    """By the handler it cleans up: asyncio's own replaces no other."""
+    """With the command's own handler: asyncio's does not replace it."""
     program = """
 import gc, signal, sys
 from onebook.cli.main import main

@@ -1,4 +1,4 @@
-"""The lines below the ladder: what a size costs, who crosses whom, how old data is.
+"""The lines below the ladder: cost of a size, crossed exchanges, age of data.
 
 With `ONEBOOK_PICTURES=docs/images` the picture of the ladder in the documentation is made anew.
 """
@@ -52,7 +52,7 @@ def fill(**changes):
 
 
 def written(picture):
-    """The texts of a picture, without how they are drawn."""
+    """The text of a picture without styles."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", picture)
 
 
@@ -70,7 +70,7 @@ def view():
 
 
 def net(shown):
-    """A level whose price counts as one after fees."""
+    """A level priced after fees."""
     found = NetLevel(*shown)
     found.gross = (shown.price,) * len(shown.exchanges)
     return found
@@ -212,7 +212,7 @@ def test_fees_are_read_exactly_and_a_bad_file_is_one_sentence(tmp_path):
 
 
 def test_the_picture_of_the_ladder(tmp_path):
-    """Made of a seeded book, so that it changes only where the drawing does."""
+    """A seeded book, so that the picture changes only with the drawing code."""
     draw = Random(4)
     names = ("binance", "bybit", "coinbase", "kraken", "okx")
 
@@ -273,7 +273,7 @@ def test_the_age_of_the_best_prices_is_beside_them_if_every_one_is_known(view):
 
 
 def test_the_age_by_the_exchange_s_clock_has_its_error(view):
-    """A message left at 1,000 ms by a clock that is 2,000 ms behind ours and came at 3,012 ms."""
+    """Sent at 1,000 ms by a clock 2,000 ms behind ours, received at 3,012 ms."""
     view.market_stats |= {"spread": Decimal("0.5"), "crossed": False}
     view.bids = [level("100.5", okx="1", kraken="1")]
     view.asks = [level("101", okx="1")]

@@ -1,4 +1,4 @@
-"""The operator's commands as a person runs them: what goes in, what comes out."""
+"""The operator's commands as run in a shell: input and output."""
 
 import asyncio
 import csv
@@ -42,7 +42,7 @@ app.command("audit")(audit_command)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `onebook ...` in an empty folder with a database of its own."""
+    """Run `onebook ...` in an empty folder with its own database."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ONEBOOK_STORE__URL", f"sqlite:///{tmp_path}/onebook.db")
     monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(tmp_path / "pepper"))

@@ -58,7 +58,7 @@ def url(
 
 
 def changed(url: str, revision: str, *, down: bool = False) -> None:
-    """Give a database another revision, and the tables of the release before."""
+    """Set a database to another revision, with the tables of the previous release."""
 
     def older(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
@@ -79,7 +79,7 @@ def changed(url: str, revision: str, *, down: bool = False) -> None:
 
 
 def test_a_command_migrates_nothing_unasked(url: str) -> None:
-    """Nodes of the release before, which still ran, could not be started again."""
+    """Running nodes of the previous release could not be restarted."""
     changed(url, "0002", down=True)
     for words in COMMANDS:
         status, errors = invoke(*words)
@@ -105,7 +105,7 @@ def test_a_command_refuses_the_schema_of_a_newer_release(url: str) -> None:
 def test_a_command_that_cannot_write_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line that a node logs when its database goes away came before the error."""
+    """The node logged its "database unavailable" line before the error."""
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("ONEBOOK_STORE__URL", f"sqlite:///{disk}/onebook.db")
         monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(disk / "pepper"))

@@ -1,4 +1,4 @@
-"""Sentences of commands: wrapped between words on a terminal, on one line elsewhere."""
+"""Messages of commands: wrapped between words on a terminal, otherwise one line."""
 
 import pytest
 import typer

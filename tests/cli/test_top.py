@@ -1,4 +1,4 @@
-"""`onebook top`: the arithmetic of two looks, and the screen of a running node."""
+"""`onebook top`: the difference of two scrapes, and the screen of a running node."""
 
 import asyncio
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The live ladder: what is drawn, and what is said when it cannot be."""
+"""The live ladder: the picture, and the messages if there is none."""
 
 import asyncio
 import fcntl
@@ -173,7 +173,7 @@ def only_root(connection, request):
 
 
 class Scripted(threading.Thread):
-    """A WebSocket server in a thread: the command runs its own event loop."""
+    """A WebSocket server in a thread, because the command runs its own event loop."""
 
     def __init__(self, *messages, times=None):
         super().__init__()
@@ -232,7 +232,7 @@ class Scripted(threading.Thread):
 
 
 def in_terminal(words, *, columns, rows):
-    """Run a command in a pseudo-terminal to its end; the answer is its status and its output."""
+    """Run a command in a pseudo-terminal to its end; return its status and output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color"}
@@ -313,7 +313,7 @@ def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder():
 
 
 def routed():
-    """An update with a route each way."""
+    """An update with a route for each direction."""
     part = {"exchange": "okx", "amount": 2, "notional": 200, "fee": 1, "limit": 100}
     route = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 101}
     route |= {"fees": 2, "net": 202, "net_average": 101, "extra": 1, "unplaced": 0, "exact": True}
@@ -383,7 +383,7 @@ def test_a_pipe_gets_updates_as_plain_lines():
 
 
 def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
-    """Over a real pseudo-terminal of 80 columns and 24 rows."""
+    """On a real pseudo-terminal of 80 columns and 24 rows."""
     with Scripted(UPDATE) as server:
         status, text = in_terminal(server.words("--updates", "1"), columns=80, rows=24)
     assert status == 0

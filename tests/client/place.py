@@ -33,7 +33,7 @@ class Place:
         return self.node.url
 
     async def move_key(self, action):
-        """What an operator does in another process, and the poll that hears of it."""
+        """Apply an operator's change from another process, and poll."""
         now_ms = time.time_ns() // 1_000_000
         admin = Admin(self.node.store, load_pepper(self.node.settings.store.pepper_file))
         await admin.move_key(self.key, action, AuditedChange(now_ms, "tests", action))
@@ -42,7 +42,7 @@ class Place:
 
 @asynccontextmanager
 async def small_account(days: int = 20, executions: int = 300):
-    """Serve an account that is so old."""
+    """Serve an account of this age."""
     now_ms = time.time_ns() // 1_000_000
     bybit = SimulatedBybit(
         Account(History(now_ms - days * DAY_MS, now_ms, executions=executions)), [ACCOUNT]
@@ -53,7 +53,7 @@ async def small_account(days: int = 20, executions: int = 300):
 
 @asynccontextmanager
 async def place(folder: Path, *, rate_hz: float = 20, account: DemoAccount | None = None, **tables):
-    """Run a node; a table of settings may be given by its name, and a served account."""
+    """Run a node; `settings` names a table of settings, and an account can be served."""
     now_ms = time.time_ns() // 1_000_000
     async with (
         SimulatedExchanges(NAMES, rate_hz=rate_hz) as simulated,

@@ -42,7 +42,7 @@ ERROR = replies.Error(
 
 
 class Conversation:
-    """What a real node sent: how a stream starts, what may come, the full book at the end."""
+    """Messages of a real node: the start of a stream, all later kinds, the final full book."""
 
     def __init__(self) -> None:
         self.starts: list[dict[str, Any]] = []  # two greetings, the acceptance, updates, a status
@@ -51,7 +51,7 @@ class Conversation:
 
 
 async def record(rig: Any, levels: str) -> Conversation:
-    """Talk to a node as the clients do."""
+    """Send messages to a node as the clients do."""
     heard = Conversation()
     async with connect(ws_url(rig.node)) as ws:
 
@@ -88,7 +88,7 @@ async def record(rig: Any, levels: str) -> Conversation:
 
 
 def damaged(message: Any) -> Iterator[tuple[str, Any]]:
-    """Each copy with one field dropped or mistyped, and what was done to it.
+    """Each copy with one field dropped or mistyped, and a description of the change.
 
     Of a list only the first and the last entry: the others are read in the same way. Fields take
     turns with what stands in them.
@@ -128,7 +128,7 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def _may_be(path: tuple[Any, ...], present: Any, wrong: Any) -> bool:
-    """Whether a value is no mistake: of the same type, or a null where one has a meaning."""
+    """Whether a value is valid: of the same type, or a null that has a meaning."""
     if type(wrong) is type(present) or present is None:
         return True
     if wrong is None:

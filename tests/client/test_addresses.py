@@ -1,4 +1,4 @@
-"""One URL in, the addresses of REST and of the WebSocket out."""
+"""The REST and WebSocket addresses that a service URL stands for."""
 
 import pytest
 

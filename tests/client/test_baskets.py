@@ -1,4 +1,4 @@
-"""A quote basket of a service, as its client sees it."""
+"""A quote basket of a service from its client's perspective."""
 
 from asyncio import timeout
 

@@ -1,4 +1,4 @@
-"""A wait that is cancelled ends no iteration: the next one goes on where it was."""
+"""Cancelling a wait does not end the iteration: the next one continues."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ TYPES = ["deposits", "withdrawals", "trades", "transfers"]
 
 
 async def abandoned(iterator):
-    """Begin to wait for the next value, and give up."""
+    """Start to wait for the next value, and cancel."""
     waiting = asyncio.ensure_future(anext(iterator))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -77,7 +77,7 @@ async def test_a_page_of_transactions_may_be_waited_for_with_a_timeout(tmp_path)
 
 
 async def test_an_iteration_that_the_client_s_own_thread_collects_stops_nothing(tmp_path):
-    """The garbage collector runs in any thread; one that waited for itself would wait for ever."""
+    """The collector runs in any thread: waiting for that same thread would deadlock."""
 
     class Strategy:
         def __init__(self, views):
@@ -102,7 +102,7 @@ async def test_an_iteration_that_the_client_s_own_thread_collects_stops_nothing(
 
 
 async def test_a_client_may_be_closed_from_its_own_thread(tmp_path):
-    """As where the collector runs a program's `__del__` that closes it."""
+    """Called like a program's `__del__` that closes the client in the garbage collector."""
 
     def use(url, key):
         client = Onebook(url, key)
@@ -151,7 +151,7 @@ async def test_a_refusal_that_nobody_waits_for_is_no_error_of_the_event_loop():
 
 
 def test_without_asyncio_an_iteration_goes_on_after_an_exception(unavailable_once):
-    """A generator ends at the first one, and a list of transactions would look complete."""
+    """A generator ends at its first error, so a list of transactions would look complete."""
     with Onebook(unavailable_once, "the key", attempts_max=1) as client:
         records = client.transactions("bybit")
         assert next(records)["transactionId"] == "1"
@@ -168,7 +168,7 @@ def test_without_asyncio_an_iteration_goes_on_after_an_exception(unavailable_onc
 
 
 def test_without_asyncio_a_wait_that_ctrl_c_ends_loses_nothing(unavailable_once):
-    """The main thread's wait ends where the signal comes; what it waited for is taken up."""
+    """The signal interrupts the main thread's wait; a later wait gets its result."""
     program = (
         "import signal, sys, threading; from onebook.client import Onebook\n"
         "with Onebook(sys.argv[1], 'slow', attempts_max=1) as client:\n"
@@ -186,7 +186,7 @@ def test_without_asyncio_a_wait_that_ctrl_c_ends_loses_nothing(unavailable_once)
 
 
 class UnavailableOnce(BaseHTTPRequestHandler):
-    """The first page has a record; the second page is there when it is asked for again."""
+    """The first page has a record; the second page is available at the next request."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str | None]

@@ -1,4 +1,4 @@
-"""The guide for those who come from elsewhere: its examples run as they are written."""
+"""The examples of the guide "Coming from ..." run as written."""
 
 import ast
 import asyncio
@@ -29,7 +29,7 @@ def of(kind, language="python"):
 
 
 async def first_line(*words, **environment):
-    """What a program prints first; then it is ended."""
+    """The first output of a program, which is then ended."""
     process = await asyncio.create_subprocess_exec(
         *words, env={"PATH": os.environ["PATH"], **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A connection that fails has its cause: one code and one sentence, in both Python clients."""
+"""A failed connection states its cause: one code and one sentence, in both Python clients."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ SYNC = (
 
 
 async def causes(url, **options):
-    """What each request of each client raises."""
+    """The exception of each request of each client."""
 
     def blocking():
         found = []
@@ -66,7 +66,7 @@ async def causes(url, **options):
 
 
 def codes(found):
-    """The codes of requests over HTTP, and of those over a WebSocket: the same in both clients."""
+    """The codes of HTTP and WebSocket requests, equal in both clients."""
     got = [each.code for each in found]
     assert got[:4] == got[4:]
     assert (got[0], got[2]) == (got[1], got[3])
@@ -75,7 +75,7 @@ def codes(found):
 
 @asynccontextmanager
 async def answering(answer, context=None, *, end=END):
-    """The port of a server that reads to an end, sends these bytes and closes."""
+    """The port of a server that reads until EOF, sends these bytes and closes."""
 
     async def serve(reader, writer):
         try:
@@ -124,7 +124,7 @@ async def test_a_dead_port(family, host, shown):
 
 
 async def test_a_proxy_of_the_environment_is_named(monkeypatch):
-    """It is the proxy that refuses, and nothing else says that there is one."""
+    """The proxy refuses, and only the message reveals that a proxy is used."""
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         dead = unused.getsockname()[1]
@@ -190,7 +190,7 @@ async def test_ctrl_c_in_a_loop_over_views_is_a_keyboard_interrupt():
 
 
 def test_ctrl_c_before_the_wait_for_a_view_ends_the_loop_too(monkeypatch):
-    """The signal may arrive when the step has begun and nothing waits for it yet."""
+    """The signal may arrive after the step has begun and before anything waits for it."""
     begin, steps = asyncio.run_coroutine_threadsafe, []
 
     def interrupted(work, loop):
@@ -225,7 +225,7 @@ async def test_a_certificate_that_is_not_trusted(tmp_path):
 
 
 async def test_a_handshake_that_fails_is_no_error_of_the_system(tmp_path):
-    """OpenSSL numbers its errors itself: its 8, an early end, was "Exec format error"."""
+    """OpenSSL numbers its own errors: its 8, an early end, was shown as "Exec format error"."""
     authority = Authority(tmp_path, "ours")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.vouch())

@@ -1,4 +1,4 @@
-"""REST answers of a service with a field that is missing or of another type, in both clients."""
+"""REST responses with a missing or mistyped field, in both clients."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ console.log(JSON.stringify(found));
 
 
 class DamagingRest:
-    """An HTTP server: /<number> is a service whose one answer is damaged in this way."""
+    """An HTTP server whose path /<number> serves one response with that damage."""
 
     def __init__(self, answers):
         self.answers = answers
@@ -100,7 +100,7 @@ async def service(tmp_path):
 
 
 def judge(found, service):
-    """What was read is right; everything else is a documented error."""
+    """Each result is right, or a documented error."""
     page, usage = service.answers["page"], service.answers["usage"]
     reset = datetime.fromisoformat(usage["billing_period"]["reset_date"])
     right = [

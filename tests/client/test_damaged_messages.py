@@ -1,4 +1,4 @@
-"""Messages of a service with a field that is missing or of another type.
+"""Messages with a missing or mistyped field.
 
 Each real message is damaged in every way, one by one, on its way to both clients. They show only
 books that are right, and come to the last one or raise their own exception.
@@ -76,7 +76,7 @@ console.log(JSON.stringify([
 
 
 class Damaging:
-    """A server whose conversation is the one that the API key names."""
+    """A server that plays the conversation named by the API key."""
 
     def __init__(self, heard):
         self.heard = heard
@@ -123,7 +123,7 @@ async def service(request, tmp_path):
 
 
 def levels_as(usual, other):
-    """Each client with one form of levels; the other one by the soak."""
+    """Each client with one form of levels; `make soak` tests the other."""
     forms = [usual, pytest.param(other, marks=pytest.mark.soak)]
     return pytest.mark.parametrize("service", forms, indirect=True)
 
@@ -146,7 +146,7 @@ def truth(heard):
 
 
 def shown(view):
-    """What nobody may see wrong: numbers as text, and whose they are."""
+    """The values that must never be shown wrong: numbers as text, with their exchange."""
     sides = [
         [[f"{level.price:f}", f"{level.amount:f}", list(level.exchanges)] for level in side]
         for side in (view.bids, view.asks)
@@ -160,7 +160,7 @@ def _text(value):
 
 
 async def all_of(numbers, work):
-    """Run work for each number, some at a time; what it answers, by number."""
+    """Run a function for each number, some concurrently; return the results by number."""
     found, waiting = {}, list(numbers)
 
     async def one_after_the_other():
@@ -199,7 +199,7 @@ async def test_the_views_of_the_python_client_are_right_whatever_comes(service, 
 
 
 def judge(found, names, right, *, as_text=False):
-    """Nothing wrong was shown, and each case ended in the last book or a documented error."""
+    """Nothing wrong was shown, and each case ended with the last book or a documented error."""
     wrong = {
         names[number]: (end, unlike)
         for number, (views, end) in found.items()
@@ -251,7 +251,7 @@ def judge_replies(found, service, *, as_text=False):
 @needs_node
 @levels_as("array", "object")
 async def test_in_node_the_views_and_the_answers_are_right_whatever_comes(service):
-    """Numbers are text there, so that one in the place of a text is not seen as wrong."""
+    """Numbers are text there, so a number in place of another text is not detected."""
     streams, replies = await run(
         IN_JAVASCRIPT,
         ONEBOOK_URL=service.url,

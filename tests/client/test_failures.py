@@ -1,4 +1,4 @@
-"""Why there is no live view: codes, sentences, and which failures are final."""
+"""Reasons why there is no live view: codes, sentences, and final failures."""
 
 import errno
 import socket

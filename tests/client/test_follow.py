@@ -1,4 +1,4 @@
-"""The Python clients and the command follow an account of a real node, across lost connections."""
+"""The Python clients and the command follow an account across lost connections."""
 
 import asyncio
 import json

@@ -51,7 +51,7 @@ console.log(JSON.stringify(seen));
 
 
 async def run(source, *arguments, on_line=lambda line: None, **environment):
-    """Run an ES module in Node; the answer is what it prints last, as JSON."""
+    """Run an ES module in Node; return the last line of its output, parsed as JSON."""
     assert NODE is not None
     program = source.replace("MODULE", MODULE.as_uri())
     process = await asyncio.create_subprocess_exec(
@@ -116,7 +116,7 @@ def test_every_export_has_its_type():
 
 
 def members(value):
-    """The names of all members, but those of the exchange's own row."""
+    """The names of all members, except those of the exchange's own row."""
     if isinstance(value, list):
         return [name for each in value for name in members(each)]
     if not isinstance(value, dict):
@@ -131,7 +131,7 @@ def camel(name):
 
 
 def fields_of(kind):
-    """The fields of a Struct and of those in it."""
+    """The fields of a Struct and of its nested Structs."""
     types = {each for field in msgspec.structs.fields(kind) for each in structs_in(field.type)}
     own = {field.encode_name for field in msgspec.structs.fields(kind)}
     return own.union(*map(fields_of, types))
@@ -415,7 +415,7 @@ def refusal(number, code):
 
 @needs_node
 async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection():
-    """A refused change keeps the options before it; a question is asked again after a reconnect."""
+    """After a refused change the old options remain; unanswered requests are sent again."""
     script = Scripted(
         [
             "hear", "hear", {"type": "welcome", "session_id": "s"}, answer(1, "BTC/USDT"),
@@ -541,7 +541,7 @@ ENDING = "await session.run().catch((error) => seen.push(error.code))"
 
 
 async def another_site(scope, receive, send):
-    """A page of a web developer, and the client beside it."""
+    """A developer's web page with the client beside it."""
     kind, body = b"text/html", b"<!doctype html><title>Mine</title>"
     if scope["path"] == "/onebook.js":
         kind, body = b"text/javascript", MODULE.read_bytes()

@@ -1,4 +1,4 @@
-"""Every example in JavaScript, wherever it is written, runs in Node against a real node."""
+"""Every JavaScript example in the repository runs in Node against a real node."""
 
 import re
 import shutil
@@ -19,14 +19,14 @@ PRICE = r"\d+\.\d"
 
 
 def header():
-    """The example at the head of the module, without its comment signs; `key` is the reader's."""
+    """The example in the module's header comment, with `key` replaced."""
     lines = MODULE.read_text().splitlines()
     code = [line[5:] for line in lines[: lines.index("")] if line.startswith("//   ")]
     return "const key = process.env.ONEBOOK_KEY;\n" + "\n".join(code)
 
 
 def examples():
-    """Where each is written, and its text."""
+    """Each example and its location."""
     found = [
         (str(page.relative_to(ROOT)), text)
         for page in PAGES

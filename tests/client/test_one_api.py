@@ -48,7 +48,7 @@ def pairs(side):
 
 
 def seen(book):
-    """All that the two have in common, but for the time."""
+    """Everything that both have in common, except times."""
     assert isinstance(book, OrderBookState)
     best = book.best_bid, book.best_ask, book.mid, book.spread, book.crossed
     levels = [tuple(level) for level in (*book.bids, *book.asks)]
@@ -65,19 +65,19 @@ def seen(book):
 
 
 def exact(side):
-    """Integers of a side as numbers; the scales of the two may differ."""
+    """The levels of a side as numbers; the scales of the two may differ."""
     prices, amounts = Decimal(1).scaleb(-side.price_scale), Decimal(1).scaleb(-side.amount_scale)
     return [(price * prices, amount * amounts) for price, amount in side.ints()]
 
 
 def fresh(health):
-    """Whether the data of an exchange has an age, as that of a shown one has."""
+    """Whether the data of an exchange has an age, as every shown one has."""
     assert health.age_s is None or 0 <= health.age_s < PATIENCE_S
     return health.age_s is not None
 
 
 async def settled(books, done):
-    """Read on until something is so."""
+    """Read until a condition holds."""
     if not done():
         async for _ in books:
             if done():
@@ -85,7 +85,7 @@ async def settled(books, done):
 
 
 async def until(updates, expected):
-    """Read on until the book is that of the exchanges."""
+    """Read until the book equals the exchanges'."""
     async for update, cost in updates:
         if (pairs(update.bids), pairs(update.asks)) == expected and update.stale == ():
             return update, cost
@@ -308,7 +308,7 @@ async def test_a_route_that_unsubscribed_levels_may_change_is_refused(rig, sourc
             {"amount": best.amount, "fees": {best.exchanges[0]: "10", "*": "0"}},
         ]
         for each in refused:
-            with pytest.raises(ValueError, match="do not settle this route"):
+            with pytest.raises(ValueError, match="do not decide this route"):
                 book.route("buy", **each)
         limit = best.price - 1  # all levels within it are subscribed
         assert not book.route("buy", amount=10**6, fees=FEES, limit=limit).complete

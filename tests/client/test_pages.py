@@ -1,4 +1,4 @@
-"""The request of a page of transactions, without a service."""
+"""The request for a page of transactions, without a service."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -19,7 +19,7 @@ def requested(types=(), start=None, end=None):
 @example(137_021_758_855, 0)
 @given(st.integers(0, 4_102_444_800_000), st.integers(-14, 14))
 def test_a_time_is_its_own_millisecond(ms, hours):
-    """By way of a float the last millisecond of a range was lost."""
+    """A conversion through float lost the last millisecond of a range."""
     time = (EPOCH + timedelta(milliseconds=ms)).astimezone(timezone(timedelta(hours=hours)))
     assert requested(start=time, end=ms) == {
         "exchange": "bybit",
@@ -48,7 +48,7 @@ def answer(ids, cursor):
 
 
 async def test_a_cursor_that_comes_again_is_not_followed():
-    """Its records would be delivered a second time, and for ever."""
+    """Its records would be delivered again and again."""
     answers = {None: answer([1], "a"), "a": answer([2], "b"), "b": answer([3], "b")}
 
     async def post(body):

@@ -1,4 +1,4 @@
-"""The React hook of `examples/react`, with what React promises of `useSyncExternalStore`."""
+"""The React hook of `examples/react`, and the rules of `useSyncExternalStore`."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent / "react"
 
 
 def packages(folder):
-    """The hook and its test, with the packages that they import."""
+    """The hook and its test, with the packages they import."""
     for name, files in {
         "onebook": [ROOT / "clients/js/package.json", MODULE],
         "react": [HERE / "index.js"],

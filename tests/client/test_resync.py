@@ -1,4 +1,4 @@
-"""A full book that was asked for and does not come: the clients connect again."""
+"""The clients reconnect if a requested full book does not arrive."""
 
 import pytest
 from websockets.asyncio.server import serve

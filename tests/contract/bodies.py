@@ -39,14 +39,14 @@ JSON: Final = b'{"a":1}'
 
 
 def whole(body: bytes, *headers: bytes) -> bytes:
-    """An answer with its length."""
+    """A response with Content-Length."""
     lines = b"".join(each + b"\r\n" for each in headers)
     return OK + lines + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 @cache
 def bomb(size: int) -> bytes:
-    """`size` zeros in gzip."""
+    """`size` zeros, compressed with gzip."""
     packer = zlib.compressobj(1, wbits=31)
     mib = bytes(1 << 20)
     return b"".join(packer.compress(mib) for _ in range(size >> 20)) + packer.flush()
@@ -111,7 +111,7 @@ ANSWERS: Final[dict[str, Callable[[], AsyncIterator[bytes]]]] = {
 
 @asynccontextmanager
 async def serving(answer: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[str]:
-    """A server that sends the same to every connection, then closes it; yields its address."""
+    """A server that sends the same bytes to every connection and closes it; yields its address."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -135,7 +135,7 @@ async def _soon(seconds: float) -> None:
 
 
 async def by_rest(url: str) -> str:
-    """The client of the exchanges' lists and snapshots."""
+    """The HTTP client for lists and snapshots of exchanges."""
     async with Rest(clock=sleeping(_soon)) as rest:
         try:
             body = await rest.get(f"{url}/list", total_s=TOTAL_S, bytes_max=BODY_BYTES_MAX)
@@ -145,7 +145,7 @@ async def by_rest(url: str) -> str:
 
 
 async def by_transactions(url: str) -> str:
-    """The client of the exchanges' private histories."""
+    """The HTTP client for private histories of exchanges."""
     client = ExchangeClient(ENTRY, API, made_of(sleep=_soon), random=Random(1))
     try:
         call = Call("/v5/execution/list", "category=spot")
@@ -160,7 +160,7 @@ async def by_transactions(url: str) -> str:
 
 
 async def by_sdk(url: str) -> str:
-    """The client for users of the service."""
+    """The client of a service's users."""
     async with RestClient(url, "key", attempts_max=1) as client:
         try:
             return json.dumps(await client.get("/exchanges"))
@@ -176,7 +176,7 @@ CLIENTS: Final[dict[str, Callable[[str], Awaitable[str]]]] = {
 
 
 class Stalls:
-    """The longest time for which the event loop did not turn."""
+    """The longest stall of the event loop."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0

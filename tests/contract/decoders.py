@@ -1,4 +1,4 @@
-"""Every decoder of foreign bytes: its bound, the one exception that it raises, and hostile inputs.
+"""Every decoder of foreign bytes: its size limit, its one exception, and hostile inputs.
 
 `DECODERS` is the table; `test_decoders.py` looks for decoders of the package that it lacks. A
 program of its own, as the bounds of memory and CPU time are the process's (`fuzz.py`):
@@ -114,7 +114,7 @@ FOLDER: Final = Path(tempfile.gettempdir())  # of the test, as it sets TMPDIR
 
 
 def in_file(read_path: Callable[[Path], object], suffix: str = "") -> Callable[[bytes], object]:
-    """A reader of files as one of bytes."""
+    """Adapt a decoder of files to bytes."""
     path = FOLDER / f"input{suffix}"
 
     def read_content(content: bytes) -> object:
@@ -126,12 +126,12 @@ def in_file(read_path: Callable[[Path], object], suffix: str = "") -> Callable[[
 
 
 def text(read_text: Callable[[str], object]) -> Callable[[bytes], object]:
-    """A reader of text as one of bytes."""
+    """Adapt a decoder of text to bytes."""
     return lambda content: read_text(content.decode(errors="replace"))
 
 
 def body(encoding: str) -> Callable[[bytes], object]:
-    """Read a body in parts, as it arrives."""
+    """Decode a body in parts, as it arrives."""
 
     def read_parts(content: bytes) -> object:
         reader = BodyReader([encoding], MIB)
@@ -165,7 +165,7 @@ def an_archive() -> bytes:
 
 
 def usage(payload: bytes) -> object:
-    """Read a usage file whose checksum is right."""
+    """Read a usage file with a valid checksum."""
     header = struct.pack(">8sQII", FILE_MARK, 1, len(payload), zlib.crc32(payload))
     path = FOLDER / "usage"
     path.write_bytes(header + payload[: SLOT_BYTES - len(header)])
@@ -183,7 +183,7 @@ def certificate(path: Path) -> object:
 
 
 def a_certificate() -> bytes:
-    """A certificate and its key, made as any operator may make them."""
+    """A certificate and its key, as an operator may create them."""
     from datetime import timedelta
 
     from cryptography import x509
@@ -220,7 +220,7 @@ INSTRUMENT: Final = Instrument("kraken", "BTC/USDT", "BTC/USDT")
 
 
 def node_message(payload: bytes) -> object:
-    """A message of a feeds node, whichever kind it is."""
+    """A message of a feeds node, of any kind."""
     frame = wire.frame_of(payload)
     if frame.kind is wire.Kind.SNAPSHOT:
         return wire.snapshot_of(frame, INSTRUMENT)
@@ -553,7 +553,7 @@ OURS: Final = {
 
 
 def nested(size: int) -> Iterator[bytes]:
-    """Brackets of every language, deeper than any recursion."""
+    """Brackets of every format, nested deeper than any recursion limit."""
     for head, unit in (
         *((b"", b"["), (b"", b'{"a":'), (b'{"type":1,"x":', b"["), (b"a = ", b"[")),
         *((b"a = ", b"{a="), (b"", b"\x91"), (b"", b"\x81\xa1a"), (b"\x94", b"\x91")),
@@ -564,7 +564,7 @@ def nested(size: int) -> Iterator[bytes]:
 
 
 def numbers() -> Iterator[bytes]:
-    """Numbers beyond what anything holds."""
+    """Numbers too large for any type."""
     for number in (
         *(b"9" * 400, b"9" * 5_000, b"-" + b"9" * 25, b"1e400", b"1e" + b"9" * 25, b"NaN"),
         *(b"-1", b"18446744073709551616", b"9223372036854775808", b"1.7976931348623159e308"),
@@ -583,14 +583,14 @@ def numbers() -> Iterator[bytes]:
 
 
 def zeros(wbits: int) -> bytes:
-    """Compressed zeros of more bytes than any call may take."""
+    """Compressed zeros, more bytes than any decoder accepts."""
     packer, mib = zlib.compressobj(9, wbits=wbits), bytes(MIB)
     return b"".join(packer.compress(mib) for _ in range(BOMB_BYTES // MIB)) + packer.flush()
 
 
 @cache
 def bombs() -> tuple[bytes, ...]:
-    """Small inputs that stand for large ones."""
+    """Small inputs that expand to large ones."""
     head = wire.HEAD.pack(wire.VERSION, 1 | wire.DEFLATED, 1, 2, 3)
     return (
         *(zeros(31), gzip.compress(zeros(31)), zeros(-15), head + zeros(15)),
@@ -600,7 +600,7 @@ def bombs() -> tuple[bytes, ...]:
 
 
 def huge(size: int) -> Iterator[bytes]:
-    """Long inputs of one unit."""
+    """Long repetitions of one unit."""
     for unit in (
         *(b"\0", b"\xff", b" ", b"\n", b"9", b"a", b"[],", b"a=1\n", b"A=\\\n", b"1.0: x\n"),
         *(b"\x90", b"\xc0", b'a{b="', b"=", b",", b"-----BEGIN PRIVATE KEY-----\n"),
@@ -618,7 +618,7 @@ def encodings(seed: bytes) -> Iterator[bytes]:
 
 
 def inputs(decoder: Decoder, source: random.Random, count: int) -> Iterator[bytes]:
-    """Hostile inputs of a decoder, none longer than its bound lets through."""
+    """Hostile inputs of a decoder, none longer than its limit."""
     size = min(decoder.bytes_max, HUGE_BYTES_MAX)
     yield b""
     for seed in decoder.seeds:
@@ -637,7 +637,7 @@ def inputs(decoder: Decoder, source: random.Random, count: int) -> Iterator[byte
 
 
 def attack(decoder: Decoder, source: random.Random, count: int, place: mmap.mmap) -> int:
-    """Read every input; print what breaks a promise, and return how many were read."""
+    """Decode every input; print each violation, and return the number of inputs."""
     read = 0
     for content in inputs(decoder, source, count):
         read += 1
@@ -653,7 +653,7 @@ def attack(decoder: Decoder, source: random.Random, count: int, place: mmap.mmap
 
 
 def main(place: str, seed: str, count: str, *names: str) -> None:
-    """Attack every decoder, or those of some names."""
+    """Attack all decoders, or those with the given names."""
     read = 0
     with open(place, "r+b") as file, mmap.mmap(file.fileno(), PLACE_BYTES) as shared:
         for decoder in DECODERS:

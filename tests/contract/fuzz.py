@@ -1,4 +1,4 @@
-"""Hostile bytes into every connector, each call within a bound of CPU time and of memory.
+"""Feed hostile bytes to every connector, with a CPU and memory limit for each call.
 
 A program of its own, as the bounds are the process's. A call that raises anything but
 `ProtocolError`, names an instrument that is not on the connection, gives a reason without end, or
@@ -60,11 +60,11 @@ VALUES: Final = (
 
 
 class Broken(Exception):
-    """A call broke a promise."""
+    """A call violated a guarantee."""
 
 
 def mutated(source: random.Random, payload: bytes) -> bytes:
-    """Damage bytes: as JSON where they are, and as bytes."""
+    """Mutate a message, as JSON if it is JSON, and as bytes."""
     try:
         message = json.loads(payload) if source.random() < 0.7 else None
     except ValueError:
@@ -77,7 +77,7 @@ def mutated(source: random.Random, payload: bytes) -> bytes:
 
 
 def changed(source: random.Random, message: Any) -> Any:
-    """Change one place of a decoded message, as deep as chance goes."""
+    """Change one place of a decoded message, at a random depth."""
     if isinstance(message, dict) and message and source.random() < 0.9:
         key = source.choice([*message])
         match source.randrange(8):
@@ -120,7 +120,7 @@ def flipped(source: random.Random, payload: bytes) -> bytes:
 
 
 def huge(size: int) -> Iterator[bytes]:
-    """Bytes as long as is let through, of each kind that costs a decoder most."""
+    """Inputs of the maximum size, one for each kind that is expensive to decode."""
     for left, fill, right in (
         (b"", b"[", b""),
         (b"", b'{"a":', b""),
@@ -144,7 +144,7 @@ HUGE_LISTS: Final = tuple(huge(LIST_BYTES))
 
 
 def growths(payload: bytes) -> Iterator[tuple[Any, tuple[Any, ...], str]]:
-    """Each member of a message of the exchange, with each element it can be filled with."""
+    """Each member of a message, with each kind of element that can fill it."""
     try:
         message = json.loads(payload)
     except ValueError:
@@ -171,7 +171,7 @@ def places(message: Any, below: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def put(message: Any, place: tuple[Any, ...], value: Any) -> Any:
-    """The message with another value at a place."""
+    """The message with another value at one place."""
     if not place:
         return value
     key, *rest = place
@@ -181,7 +181,7 @@ def put(message: Any, place: tuple[Any, ...], value: Any) -> Any:
 
 
 class Attack:
-    """The fuzzing of one book channel."""
+    """Fuzzing of one book channel."""
 
     def __init__(
         self, name: str, source: random.Random, strange: Iterable[bytes], shared: mmap.mmap
@@ -201,7 +201,7 @@ class Attack:
         self._strange = [*UNKNOWN_FRAMES[name], *strange]
 
     def run(self, inputs: int) -> None:
-        """Read what was recorded elsewhere, so many mutations, and what is huge."""
+        """Decode recordings of other exchanges, many mutations, and huge inputs."""
         own = [*self._frames, *self._bodies]
         for payload in self._strange:
             self._read_everywhere(payload)
@@ -211,7 +211,7 @@ class Attack:
             self._call("parse", self._parse, mutated(self._source, self._list))
 
     def run_huge(self, swollen_max: int) -> None:
-        """Read what is as long as the settings let through."""
+        """Decode inputs of the maximum size that the settings allow."""
         for payload in HUGE_FRAMES:
             self._read_everywhere(payload)
         for payload in HUGE_LISTS:
@@ -251,7 +251,7 @@ class Attack:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """At most `MEMORY_BYTES` more memory and `CPU_S` of CPU time."""
+    """Use at most `MEMORY_BYTES` more memory and `CPU_S` seconds of CPU time."""
     with open("/proc/self/status") as status:
         kib = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
     signal.setitimer(signal.ITIMER_PROF, CPU_S)
@@ -264,14 +264,14 @@ def bounded() -> Iterator[None]:
 
 
 def recorded(samples: Path) -> Iterator[bytes]:
-    """The first frames and bodies of every recording of any exchange, in whatever protocol."""
+    """The first frames and bodies of all recordings, in any protocol."""
     for file in sorted((samples / "exchange_frames").iterdir()):
         yield from frames(samples, file.name)[:RECORDED]
         yield from (body for _, body in [*bodies(samples, file.name)][:2])
 
 
 def main(place: str, seed: int, inputs: int, swollen_max: int, samples: str = "") -> None:
-    """Attack every channel and say what broke."""
+    """Attack every channel and print the violations."""
     strange = [*recorded(Path(samples))] if samples else []
     calls = 0
     with open(place, "r+b") as file, mmap.mmap(file.fileno(), PLACE_BYTES) as shared:

@@ -1,4 +1,4 @@
-"""Hostile numbers in the frames and bodies of every channel, and the book that must come of them.
+"""Hostile numbers in frames and bodies of every channel, and the expected book.
 
 A message with levels is taken as the exchange's dialect writes it, and one number of one level is
 replaced by text that is none, or that no book can hold; or the level is there twice. Whatever was
@@ -53,14 +53,14 @@ SPELLINGS: Final = (
 
 
 class Level(NamedTuple):
-    """Where one level is in a message: the spans of its price and its amount."""
+    """The position of one level in a message: the spans of its price and its amount."""
 
     price: tuple[int, int]
     amount: tuple[int, int]
 
 
 class Message(NamedTuple):
-    """A message with levels, what came before it, and the book that it leads to."""
+    """A message with levels, the messages before it, and the resulting book."""
 
     before: list[Step]
     step: Step
@@ -73,7 +73,7 @@ class Message(NamedTuple):
         return as_text(self.step.payload)
 
     def levels(self) -> list[Level]:
-        """The levels of the message that are in the book after it."""
+        """The levels of the message that are in the book afterwards."""
         levels, held = [], self.truth[0] | self.truth[1]
         prices, amounts = self.instrument.scales
         found = [
@@ -89,7 +89,7 @@ class Message(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A damaged message as JSON; `truth` is the book where it is read all the same."""
+    """A damaged message as JSON; `truth` is the expected book if it can be read."""
 
     what: str
     payload: bytes
@@ -97,7 +97,7 @@ class Case(NamedTuple):
 
 
 def as_text(payload: bytes) -> bytes:
-    """Write a message as JSON: those of MEXC are protobuf, some of Binance SBE."""
+    """Decode a message to JSON: MEXC sends protobuf, Binance also SBE."""
     if payload[:1] in b"{[":
         return payload
     if payload[2:4] in SBE:
@@ -106,7 +106,7 @@ def as_text(payload: bytes) -> bytes:
 
 
 def as_sent(text: bytes, sent: bytes) -> bytes | None:
-    """Write JSON as the message was; None where it cannot be."""
+    """Encode JSON as the original message was; None if that is impossible."""
     if sent[:1] in b"{[":
         return text
     if sent[2:4] in SBE:
@@ -122,7 +122,7 @@ def as_sent(text: bytes, sent: bytes) -> bytes | None:
 
 
 def _in_decimals(event: dict[str, Any]) -> dict[str, Any]:
-    """The levels of a depth event with decimal text for its mantissas."""
+    """The levels of a depth event, with mantissas as decimal text."""
     sides = {
         side: [
             {name: f"{Decimal(number).scaleb(-8):f}" for name, number in each.items()}
@@ -156,7 +156,7 @@ def _mantissa(number: object) -> int:
 
 
 def messages(talk: Talk) -> Iterator[Message]:
-    """The message that started the first book, and one that changes it."""
+    """The message that starts the first book, and one that changes it."""
     instrument = talk.instruments[0]
     talk.open()
     truth = talk.venue.sides(instrument.native)
@@ -189,7 +189,7 @@ def _value(match: re.Match[bytes]) -> Decimal | None:
 
 
 def damaged(message: Message, level: Level, shapes: Collection[LevelShape]) -> Iterator[Case]:
-    """The message with one number replaced, price or amount, and with the level twice."""
+    """The message with one price or amount replaced, and with a duplicate level."""
     payload = message.text
     # What these shapes read by the exchange's own rules, which is nothing hostile.
     signed = any(shape.signed for shape in shapes)
@@ -211,7 +211,7 @@ def damaged(message: Message, level: Level, shapes: Collection[LevelShape]) -> I
 
 
 def _twice(message: Message, level: Level) -> Case:
-    """Repeat a level with another amount: the last one counts."""
+    """Repeat a level with another amount: the last one is valid."""
     payload = message.text
     first, last = min(level)[0], max(level)[1]
     start = max(payload.rfind(each, 0, first) for each in (b"[", b"{"))
@@ -239,7 +239,7 @@ stats_of = cache(ExchangeStats)
 
 
 class Told:
-    """A session that has read what the exchange said."""
+    """A session that has read the exchange's messages."""
 
     def __init__(self, talk: Talk, script: list[Step]) -> None:
         exchange = talk.exchange
@@ -272,7 +272,7 @@ class Told:
         return book
 
     def sides(self, instrument: Instrument) -> Sides | None:
-        """The book that is shown; None where none is."""
+        """The shown book; None if it is not live."""
         book = self.book(instrument)
         if book.health is not Health.LIVE:
             return None

@@ -1,4 +1,4 @@
-"""The plain dict model of a book, and a reader that turns a connector's outputs into books."""
+"""A book as plain dicts, and a reader that turns a connector's outputs into books."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -16,7 +16,7 @@ decimal = lru_cache(100_000)(Decimal)
 
 
 class Dicts:
-    """Two dicts of Decimals: nothing to get wrong, which is what an oracle is for."""
+    """Two dicts of Decimals, too simple to be wrong."""
 
     def __init__(self, depth: int | None = None) -> None:
         self.depth = depth
@@ -39,7 +39,7 @@ class Dicts:
 
 
 class Reader:
-    """Executes outputs as the books layer does; a book is here only while it is live."""
+    """Executes outputs as the books layer does; keeps only live books."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
@@ -83,7 +83,7 @@ class Reader:
             self.invalidate(instrument, "checksum")
 
     def _check_uncrossed(self, output: Output) -> None:
-        """After a checksum, where there is one: until then the book is not live."""
+        """Called after a checksum, if there is one: until then the book is not live."""
         book = self.live.get(getattr(output, "instrument", None))  # type: ignore[arg-type]
         if not isinstance(output, Delta) and book is not None:
             assert not book.crossed, f"{output.instrument.native} is crossed while live"  # type: ignore[union-attr]

@@ -11,18 +11,18 @@ BODY = re.compile(
 
 
 def frames(samples: Path, name: str) -> list[bytes]:
-    """What the exchange sent, in order."""
+    """The messages of the exchange, in order."""
     return [frame for _, frame in timed_frames(samples, name)]
 
 
 def timed_frames(samples: Path, name: str) -> list[tuple[float, bytes]]:
-    """What the exchange sent and when it arrived, in Unix seconds."""
+    """The messages of the exchange and their arrival, in Unix seconds."""
     lines = (samples / "exchange_frames" / name).read_text().splitlines()
     return [(float(match[1]), match[2].encode()) for match in map(FRAME.match, lines) if match]
 
 
 def bodies(samples: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """REST snapshots with the native name they are of."""
+    """REST snapshots and their native names."""
     for line in (samples / "exchange_frames" / name).read_text().splitlines():
         if match := BODY.match(line):
             yield match[1], match[2].encode()

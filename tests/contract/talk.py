@@ -1,4 +1,4 @@
-"""A conversation between a connector and the dialect of its exchange, without a network."""
+"""A conversation between a connector and its simulated exchange, without a network."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ PACE_S = 1.0  # between two frames of ours: feeds keep to the limits of the exch
 
 
 class Step(NamedTuple):
-    """Something the exchange said: a "delta" of `native`, another "frame", or a REST "body"."""
+    """A message of the exchange: a "delta" of `native`, another "frame", or a REST "body"."""
 
     kind: str
     native: str
@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
 
 class Talk:
-    """Does what the feed does: carries frames both ways, resyncs an invalid book.
+    """Acts like a feed: forwards frames both ways, resyncs an invalid book.
 
     `heal` says whether an invalid book is resynced at once; `script` keeps what the exchange sent,
     so that the same conversation can be replayed with a frame left out.
@@ -46,19 +46,19 @@ class Talk:
         return self
 
     def settle(self) -> None:
-        """Where books are whole in every frame, the first may come with the next change only."""
+        """Where every frame has the whole book, the first may arrive only with the next change."""
         if self.exchange.guard is LossDetection.WHOLE:
             for instrument in self.instruments:
                 if instrument not in self.reader.live:
                     self.change(instrument.native)
 
     def begun(self) -> list[Output]:
-        """What the connector says once it is connected and greeted."""
+        """The connector's messages after the connection and the exchange's greeting."""
         self.script += [Step("frame", "", frame) for frame in self.venue.greeting]
         return list(greeted(self.connector, self.venue.greeting))
 
     def act(self, outputs: Iterable[Output]) -> list[Output]:
-        """Execute outputs and everything that follows from them."""
+        """Execute outputs, and all outputs that result from them."""
         seen = list(outputs)
         self._take(seen)
         while self._owed:
@@ -79,7 +79,7 @@ class Talk:
         return outputs
 
     def check(self, *, live: bool = True) -> None:
-        """Every book equals the exchange's, or is not shown."""
+        """Every book equals the exchange's, or is not live."""
         for instrument in self.instruments:
             sides = self.reader.sides(instrument)
             assert sides is not None or not live, f"{instrument.native} is not live"
@@ -128,12 +128,12 @@ class Talk:
 
 @cache
 def opened(name: str) -> Talk:
-    """An opened talk for tests that only read it: they take a connector from `reopened`."""
+    """A finished talk for tests that only read it: they get a connector from `reopened`."""
     return Talk(name).open()
 
 
 def reopened(talk: Talk) -> Connector:
-    """A connector that has read the talk's script, at a twentieth of the cost of another talk."""
+    """A connector that has read the talk's script: 20 times cheaper than another talk."""
     connector = talk.exchange.connector(talk.instruments)
     by_native = {instrument.native: instrument for instrument in talk.instruments}
     connector.opened()
@@ -146,7 +146,7 @@ def reopened(talk: Talk) -> Connector:
 
 
 def retold(talk: Talk, script: Iterable[Step]) -> Iterator[tuple[Step, Reader]]:
-    """Replay a script to a fresh connector without answers; yields after each step."""
+    """Replay a script to a new connector without answers; yields after each step."""
     connector = talk.exchange.connector(talk.instruments)
     reader = Reader(talk.exchange)
     by_native = {instrument.native: instrument for instrument in talk.instruments}

@@ -1,4 +1,4 @@
-"""HTTP answers of a hostile server on loopback, read by each of our clients within its bounds.
+"""HTTP responses of a hostile server on loopback: each client stays within its limits.
 
 Each client is a process (`bodies.py`), whose peak memory and longest stall are measured.
 """
@@ -24,7 +24,7 @@ OVERHEAD_BYTES: Final = 24 << 20  # beside the body itself and its copy
 
 
 class Client(NamedTuple):
-    """A client, its bound, and its texts for a body that was read, is unusable or too long."""
+    """A client, its limit, and its messages for a good, an unusable and an oversized body."""
 
     bytes_max: int
     read: str
@@ -70,7 +70,7 @@ def test_every_hostile_answer_is_one_error_within_its_bounds(client: str) -> Non
 def as_declared(
     client: Client, answer: str, outcome: str, bytes: int, took_s: float, stall_s: float
 ) -> bool:
-    """Whether an answer was read, or refused as it should be, at no more than its cost."""
+    """Whether a response was read or refused as expected, within the cost limit."""
     if answer in READ:
         right = client.read in outcome
     elif answer in TOO_LONG:

@@ -1,4 +1,4 @@
-"""The contract that every connector keeps, found through the registry."""
+"""The contract of every connector, found through the registry."""
 
 import json
 import re
@@ -77,12 +77,12 @@ UNKNOWN_FRAMES = {name: tests.UNKNOWN_FRAMES for name, tests in OWN_TESTS.items(
 
 
 def without_levels(frame: bytes) -> bytes:
-    """Damage both sides: some exchanges leave out the one that did not change."""
+    """Damage both sides, because some exchanges omit the unchanged one."""
     return LEVELS_FIELD.sub(b'"gone":', frame)
 
 
 def damaged(name: str) -> Callable[[bytes], bytes]:
-    """How a frame of a book is damaged so that it still names its book."""
+    """Damage a frame of a book so that it still names its book."""
     damage: Callable[[bytes], bytes] = getattr(OWN_TESTS[name], "damaged", without_levels)
     return damage
 
@@ -503,7 +503,7 @@ def test_garbage_raises_the_one_declared_error(name: str, data: st.DataObject) -
 
 
 def _touched(read: Callable[[bytes], Iterable[Output]], frame: bytes) -> list[Instrument | None]:
-    """The instruments of outputs or of the one declared error; any other error fails the test."""
+    """The instruments in the outputs or in the one declared error; other errors fail the test."""
     try:
         return [getattr(output, "instrument", None) for output in read(frame)]
     except ProtocolError as error:
@@ -511,7 +511,7 @@ def _touched(read: Callable[[bytes], Iterable[Output]], frame: bytes) -> list[In
 
 
 def _parsed(name: str) -> Callable[[bytes], list[Output]]:
-    """Reading the instruments, for the sake of its errors alone."""
+    """Read the instrument list, only for its errors."""
 
     def read(body: bytes) -> list[Output]:
         CHANNELS[name].parse_instruments(body)
@@ -560,7 +560,7 @@ WORDS = (
 
 @cache
 def messages() -> list[bytes]:
-    """Frames of any JSON, the same for every channel: making them costs more than reading them."""
+    """Frames of arbitrary JSON, shared by all channels, because generating them is slow."""
     made: list[bytes] = []
 
     @given(st.dictionaries(st.sampled_from(WORDS), json_values | st.sampled_from(WORDS)))

@@ -40,7 +40,7 @@ def none_spared(key: object, member: Any) -> bool:
 def replaced(
     message: Any, *values: Any, spared: Callable[[object, Any], bool] = none_spared
 ) -> Iterator[Any]:
-    """The message once for each member at any depth and each value in its place."""
+    """The message with each value in place of each member, at any depth."""
     members = message.items() if isinstance(message, dict) else enumerate(message)
     for key, member in members:
         if spared(key, member):
@@ -64,7 +64,7 @@ def replaced(
 def variants(
     frame: bytes, *values: Any, spared: Callable[[object, Any], bool] = none_spared
 ) -> list[bytes]:
-    """What a control frame may be instead; nothing where it is no JSON object."""
+    """Replacements of a control frame; none if it is not a JSON object."""
     try:
         message = json.loads(frame)
     except ValueError:
@@ -75,7 +75,7 @@ def variants(
 
 
 def is_control(name: str, frame: bytes) -> bool:
-    """Whether a frame of a conversation has no data of a book."""
+    """Whether a frame of a conversation is not book data."""
     with suppress(*UNREADABLE):
         read = reopened(opened(name)).reader()(frame)
         if read is not None:
@@ -87,7 +87,7 @@ def is_control(name: str, frame: bytes) -> bool:
 
 @cache
 def controls(name: str) -> list[bytes]:
-    """Every control frame that is known of an exchange."""
+    """All known control frames of an exchange."""
     talk = Talk(name).open()
     talk.act(talk.connector.remove(talk.instruments[:1]))
     said = [step.payload for step in talk.script if step.kind == "frame"]
@@ -117,7 +117,7 @@ def failure(connector: Connector, frame: bytes) -> ProtocolError | None:
 
 
 class Garbled(Talk):
-    """A conversation in which one control frame of the exchange comes otherwise."""
+    """A conversation in which one control frame of the exchange is replaced."""
 
     def __init__(self, name: str, instead: dict[bytes, bytes]) -> None:
         super().__init__(name)
@@ -163,7 +163,7 @@ def requests(talk: Talk, greeting: bytes) -> list[Output]:
 
 
 def holds_levels(key: object, member: Any) -> bool:
-    """Whether a member is a side of a book, of whatever form."""
+    """Whether a member is a side of a book, in any form."""
     if isinstance(member, list):
         return not any(isinstance(each, dict) and nested(each) for each in member)
     return key in ("bids", "asks") and isinstance(member, dict)

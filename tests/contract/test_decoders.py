@@ -1,4 +1,4 @@
-"""Every decoder of foreign bytes keeps its bound and raises its one exception (`decoders.py`)."""
+"""Every decoder of foreign bytes keeps its limits and raises its one exception (`decoders.py`)."""
 
 import os
 import re
@@ -32,7 +32,7 @@ DECODES: Final = re.compile(
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded as Linux does it")
 @pytest.mark.timeout(PATIENCE_S + 10)
 def test_no_bytes_raise_another_exception_hang_or_take_memory(tmp_path: Path) -> None:
-    """In a process of its own, without the debug hooks of `PYTHONDEVMODE`, which take memory."""
+    """In its own process, without the debug hooks of `PYTHONDEVMODE`, which use memory."""
     place = tmp_path / "place"
     place.write_bytes(bytes(PLACE_BYTES))
     done = subprocess.run(
@@ -48,7 +48,7 @@ def test_no_bytes_raise_another_exception_hang_or_take_memory(tmp_path: Path) ->
 
 
 def decoding() -> dict[str, list[str]]:
-    """The lines of each source file that decode."""
+    """The lines of each source file that call a decoder."""
     found: dict[str, list[str]] = {}
     for path in sorted((*SOURCES.rglob("*.py"), *SOURCES.rglob("*.pyx"))):
         lines = [line.strip() for line in path.read_text().splitlines() if DECODES.search(line)]

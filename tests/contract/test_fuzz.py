@@ -1,4 +1,4 @@
-"""Every connector reads hostile bytes within bounds (`fuzz.py`); `make soak` does it for longer."""
+"""Every connector reads hostile bytes within limits (`fuzz.py`); `make soak` runs it longer."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ PATIENCE_S = float(os.environ.get("ONEBOOK_FUZZ_PATIENCE_S", "110"))
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded as Linux does it")
 @pytest.mark.timeout(PATIENCE_S + 10)
 def test_no_bytes_raise_hang_or_take_memory(tmp_path: Path) -> None:
-    """In a process of its own, without the debug hooks of `PYTHONDEVMODE`, which take memory."""
+    """In its own process, without the debug hooks of `PYTHONDEVMODE`, which use memory."""
     place = tmp_path / "place"
     place.write_bytes(bytes(PLACE_BYTES))
     words = [str(each) for each in (place, SEED, INPUTS, SWOLLEN)]

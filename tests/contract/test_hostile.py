@@ -1,4 +1,4 @@
-"""Every channel reads hostile numbers (`hostile.py`): the book is the exchange's or not live."""
+"""Hostile numbers on every channel (`hostile.py`): the book is right or not live."""
 
 import pytest
 

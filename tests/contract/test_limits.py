@@ -1,4 +1,4 @@
-"""The simulator takes what the limits of each connector let through."""
+"""The simulator accepts the rate that each connector's limits allow."""
 
 import pytest
 
@@ -21,7 +21,7 @@ STEPS = 500  # in the longest window
     ],
 )
 def test_the_simulated_exchange_takes_whatever_the_limits_let_through(name: str, kind: str) -> None:
-    """Its dialect states its limits by itself and counts in another way."""
+    """The simulator states its limits independently and counts in another way."""
     stated = getattr(DIALECTS[name].rules, kind)
     quotas, address = Quotas(EXCHANGES[name].limits), {}
     if kind == "connects":

@@ -1,4 +1,4 @@
-"""Instrument lists of hostile exchanges: bad names are left out, endless lists are refused."""
+"""Hostile instrument lists: bad names are skipped, endless lists are refused."""
 
 import json
 import re
@@ -22,7 +22,7 @@ every_exchange = pytest.mark.parametrize("name", EXCHANGES)
 
 
 def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
-    """The list of an exchange that lists these pairs, as its dialect writes it."""
+    """An instrument list with these pairs, as the simulated exchange encodes it."""
     example = DIALECTS[name].listings[0]
     spelling = example.native.upper().replace(example.base, "{0}").replace(example.quote, "{1}")
     listings = [
@@ -33,7 +33,7 @@ def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
 
 
 def each_replaced(message: Any, value: Any) -> Iterator[bytes]:
-    """A message in JSON with one member after the other replaced; of a list, the first element."""
+    """A JSON message with each member replaced in turn; of a list, only the first element."""
 
     def replaced(inner: Any) -> Iterator[None]:
         for place in [*inner] if isinstance(inner, dict) else range(len(inner[:1])):
@@ -106,7 +106,7 @@ CROWD_BYTES = 1_600_000  # as objects they are 5 MB
 def test_a_list_of_very_many_items_takes_no_memory(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever in the body they are: at most the list is refused."""
+    """Wherever they are in the body, at most the list is refused."""
     monkeypatch.setattr(codec, "ROWS_MAX", CROWD_ROWS_MAX)
     body = body_of(name, [("BTC", "USD")])
     places = [(found.end(), CROWDS[found[0]]) for found in re.finditer(rb"[\[{](?![\]}])", body)]

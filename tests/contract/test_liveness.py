@@ -1,4 +1,4 @@
-"""Every exchange silenced, frozen or confused, on a clock that is moved by hand.
+"""Every exchange goes silent, freezes or misbehaves, on a clock advanced by hand.
 
 A session, the exchange's own connector and the dialect of its exchange: only the socket is
 missing. Pongs come all the time, because a pong proves a socket and no data.
@@ -40,7 +40,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class World:
-    """One feed and its exchange: all frames come after 50 ms, connections follow each other."""
+    """A feed and its exchange: frames take 50 ms; closed connections are reopened."""
 
     def __init__(self, name: str, *, count: int = 2, exchange=None) -> None:
         self.exchange = exchange or CHANNELS[name]
@@ -146,7 +146,7 @@ class World:
                 self._later(answer)
 
     def _names_book(self, frame: bytes) -> bool:
-        """Whether it is about a book: answers to heartbeats of the exchange are not."""
+        """Whether it is about a book; answers to heartbeats are not."""
         text = frame.decode().lower()
         return any(one.native.lower() in text for one in self.venue.instruments)
 
@@ -167,7 +167,7 @@ def count_up():
 
 
 def busy(name: str, seconds: float = 60.0, **options) -> World:
-    """A feed whose books are live, by default for so long that their cadence is known."""
+    """A feed with live books, by default for long enough to know their cadence."""
     world = World(name, **options)
     world.run(seconds)
     assert world.live(), world.health()
@@ -225,7 +225,7 @@ def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(nam
     ],
 )
 def test_a_busy_book_that_is_out_of_sync_does_not_make_its_connection_silent(name: str) -> None:
-    """Its frames are withheld until the answer to its resync, and its neighbour hardly changes."""
+    """Frames are withheld until its resync is answered; the other book hardly changes."""
     world = busy(name, 40.0)
     broken, quiet = world.instruments
     world.cadences.of(quiet).learn(25.8, world.now)
@@ -255,7 +255,7 @@ def test_errors_that_name_no_instrument_touch_no_live_book(name: str) -> None:
 
 
 def unanswered(name: str) -> tuple[World, Instrument]:
-    """A busy connection with one more instrument, whose request the exchange has not answered."""
+    """A busy connection with one more instrument, whose request is still unanswered."""
     world = busy(name, 10.0)
     if not world.venue.acknowledges():
         pytest.skip("no request waits for an answer")
@@ -425,7 +425,7 @@ both_behaviours = pytest.mark.parametrize("aligned", [False, True], ids=["today"
 def test_a_quiet_book_stays_live_for_as_long_as_its_whole_book_is_the_same(
     aligned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pings show that the connection is served, the probes that the stream has lost nothing."""
+    """Pings prove that the connection works, probes that no update was lost."""
     monkeypatch.setattr(Htx, "aligned", aligned)
     world = World("htx")
     world.frozen = True
@@ -446,7 +446,7 @@ def test_a_quiet_book_stays_live_for_as_long_as_its_whole_book_is_the_same(
 def test_a_stream_that_stops_while_its_book_moves_is_found(
     aligned: bool, reason: Reason, most_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the number of the next frame without changes; without them by the probe."""
+    """Detected by the number of the next frame without changes, otherwise by a probe."""
     monkeypatch.setattr(Htx, "aligned", aligned)
     world = World("htx", count=1)
     assert most_s < 10 or most_s == (LIMITS.probe_quiet_s + LIMITS.dead_stream_s + 2)

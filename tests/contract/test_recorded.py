@@ -1,4 +1,4 @@
-"""What real exchanges sent, against plain dicts. Skipped where the recordings are absent."""
+"""Recorded frames of real exchanges, against plain dicts; skipped without the recordings."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def test_binance_replays_without_a_gap_and_equals_dicts_frame_by_frame(samples: 
 def test_binance_from_a_small_seed_shows_no_wrong_level_while_live(
     samples: Path, seed_levels: int
 ) -> None:
-    """A seed without a horizon was wrong in most of these states: `wrong_before` counts them."""
+    """Without a horizon, a seed gave a wrong book in most states (`wrong_before`)."""
     seeds = dict(bodies(samples, "BINANCE.http.0.0"))
     instruments = {native: Instrument("binance", native, native) for native in seeds}
     channel = replace(BOOKS, track=join_by_rest(SEED_PATH, seed_levels))
@@ -189,7 +189,7 @@ def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
 
 @pytest.mark.replayed("kraken", "KRAKEN.ws.50.0", differs="v1, retold in the shape of v2")
 def test_kraken_recorded_v1_checksums_agree_when_converted_to_v2(samples: Path) -> None:
-    """v1 and v2 differ in dress: numbers as strings in lists became members of objects.
+    """v1 and v2 differ in form: strings in lists became members of objects.
 
     The recording is of depth 1000, where v2 is subscribed at 100, so the book is not cut here.
     """

@@ -1,4 +1,4 @@
-"""The contract of every exchange that tells its time, found through the registry."""
+"""The contract of every exchange with a time endpoint, found through the registry."""
 
 import pytest
 

@@ -43,7 +43,7 @@ def best_of(sides: Sides) -> Best:
 
 
 class Fused:
-    """A talk whose outputs also go to real books; every state of the market is recorded."""
+    """A talk whose outputs also change real books; records every state of the market."""
 
     def __init__(self, name: str, seed: int = 1) -> None:
         self.counts = TopCounts()
@@ -106,7 +106,7 @@ class Fused:
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_connector_that_subscribes_to_best_prices_says_so(name: str) -> None:
-    """Otherwise books have no place for them, and this suite would not find it."""
+    """Without this fact, books would ignore them and this suite would not notice."""
     talk = opened(name)
     assert bool(talk.venue.subscribed_tops) == talk.exchange.tops
 
@@ -173,7 +173,7 @@ def test_damaged_and_late_best_prices_cost_no_book(name: str) -> None:
 
 @every_fused
 def test_a_request_that_is_refused_for_its_rate_is_repeated(name: str) -> None:
-    """Whichever request it is, and also if it is of best prices alone: they have no timeout."""
+    """Whichever request it is; best prices have no timeout of their own."""
     for refused in range(Talk(name).open().venue.asked):
         talk = Talk(name)
         natives = {each.native for each in talk.instruments}
@@ -198,7 +198,7 @@ def test_a_request_that_is_always_refused_is_repeated_a_few_times(name: str) -> 
 
 
 def numbers_of(top: TopOfBook) -> list[bytes]:
-    """How a frame may write its number, or the time that orders it."""
+    """The possible encodings of a frame's sequence number or ordering time."""
     return [str(number).encode() for number in (top.sequence, top.sequence // 2)]
 
 

@@ -38,12 +38,12 @@ CHANNELS = dict(EXCHANGES) | {
 
 
 def levels(exchange: Exchange) -> int:
-    """How many levels a side of its books has."""
+    """The number of levels per side of the exchange's books."""
     return exchange.depth + BEYOND if 0 < exchange.depth <= WINDOW_MAX else LEVELS
 
 
 def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
-    """The list of instruments of a simulated exchange, asked for as its facts say."""
+    """The instrument list of a simulated exchange, requested as its facts state."""
     url = urlsplit(exchange.instruments_path)
     if exchange.instruments_body is None:
         answer = dialect.get(url.path, dict(parse_qsl(url.query)), now)
@@ -56,7 +56,7 @@ def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
 
 
 class Venue:
-    """What the contract suite needs of an exchange: its true books and its side of the talk."""
+    """What the contract suite needs of an exchange: its true books and its protocol."""
 
     def __init__(self, name: str, seed: int = 1) -> None:
         self._exchange = CHANNELS[name]
@@ -78,7 +78,7 @@ class Venue:
         self._keys: dict[str, ChannelKey] = {}
 
     def connect(self) -> list[bytes]:
-        """A client comes, and the last one is gone; returns what it is greeted with."""
+        """Connect a client in place of the last one; return the exchange's greeting."""
         self._session, greeting = self._opened()
         self._board.sessions[:] = [self._session]
         return greeting
@@ -93,7 +93,7 @@ class Venue:
         return session, encoded(self._dialect.opened(session, self.now))
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now = Now(self.now.s + seconds, self.now.ms + round(seconds * 1_000))
 
     @property
@@ -148,14 +148,14 @@ class Venue:
         return {key.native for key in self._session.topics.values() if key.depth != TOP}
 
     def limit(self, requests: int, after: int = 0) -> None:
-        """Answer some requests with "too many requests", after others."""
+        """Answer some later requests with "too many requests"."""
         if after == 0:
             self._board.limited = requests
         else:
             self._limited = requests, self.asked + after
 
     def answers(self, frame: bytes) -> Iterator[bytes]:
-        """What comes back to a client's frame."""
+        """The replies to a client's frame."""
         requests, at = self._limited
         if self.asked == at:
             self._board.limited = requests
@@ -163,13 +163,13 @@ class Venue:
         yield from encoded(self._dialect.received(self._session, frame.decode(), self.now))
 
     def heartbeats(self) -> list[bytes]:
-        """What the exchange sends of its own accord; called once a second."""
+        """The frames that the exchange sends unasked; called once a second."""
         if self._dialect.rules.heartbeat_s is None:
             return []
         return encoded(self._dialect.heartbeat(self._session, self.now))
 
     def body(self, path: str) -> bytes:
-        """What comes back to a GET."""
+        """The response to a GET request."""
         url = urlsplit(path)
         answer = self._dialect.served(url.path, dict(parse_qsl(url.query)), self.now)
         assert answer is not None, path
@@ -180,26 +180,26 @@ class Venue:
         return next(self._unnamed([*self._requests(self.natives[-1:]), "nonsense"]))
 
     def refuse(self, native: str) -> None:
-        """Refuse a native from now on, with errors that name nothing."""
+        """Refuse a native from now on, with errors without a name."""
         self._board.nameless = True
         self._board.refused.add(native)
 
     def acknowledges(self) -> bool:
-        """Whether a subscription that is accepted is answered."""
+        """Whether accepted subscriptions are acknowledged."""
         return any(self._aside(request) for request in self._requests(self.natives[:1]))
 
     def refuses(self) -> bool:
-        """Whether a subscription of an unknown native brings an error, and not mere silence."""
+        """Whether subscribing to an unknown native returns an error instead of nothing."""
         return any(self._unnamed(self._requests(self.natives[-1:])))
 
     def rate_limit_error(self) -> bytes:
-        """The answer to one request too many."""
+        """The reply to a request beyond the limit."""
         self.limit(1)
         (answer,) = self._aside(self._requests(self.natives[-1:])[-1])
         return answer
 
     def _unnamed(self, requests: Iterable[str]) -> Iterator[bytes]:
-        """The errors that answer requests for a native that is unknown now, and name nothing."""
+        """The errors for requests with a delisted native, without its name."""
         self._board.nameless = True
         self._board.refused.add(self.natives[-1])
         answers = [each for request in requests for each in self._aside(request)]
@@ -227,7 +227,7 @@ class Venue:
         return [out.at(self.now.ms).decode() for out in outputs if isinstance(out, Send)]
 
     def _key(self, native: str) -> ChannelKey:
-        """Which window of a book the connector follows."""
+        """The window of a book that the connector follows."""
         if native not in self._keys:
             session, _ = self._opened()
             for request in self._requests([native]):
@@ -243,7 +243,7 @@ class Venue:
 
 
 def greeted(connector: Connector, greeting: Iterable[bytes]) -> Iterator[Output]:
-    """What a connector says once it is connected and greeted."""
+    """The messages of a connector after the connection and the exchange's greeting."""
     yield from connector.opened()
     for frame in greeting:
         yield from connector.received(frame)

@@ -1,4 +1,4 @@
-"""Both implementations of the core, and level text to feed them."""
+"""Both implementations of the core, and level text as input."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -163,7 +163,7 @@ def state_of(book: Any) -> tuple[Any, ...]:
 
 
 def assert_refused(book: Any, text: bytes, shape: LevelShape) -> None:
-    """Check that neither `apply` nor `replace` takes this text, and that the book stays."""
+    """Check that `apply` and `replace` both refuse this text and leave the book unchanged."""
     before = state_of(book)
     for change in (book.apply, book.replace):
         with pytest.raises(LevelError, match=r"^[A-Z].*\.$"):

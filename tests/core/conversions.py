@@ -72,7 +72,7 @@ def orders(world: World, side: int) -> list[tuple[Fraction, int, Fraction, Fract
 
 
 def expected(world: World, side: int, decimals: int) -> list[list[Level]]:
-    """Convert level by level to the end, in whole units of each book's amounts."""
+    """Convert level by level, completely, in whole units of each book's amounts."""
     ladder, at, unit = rates(world, side), 0, Fraction(1, 10**decimals)
     found: list[list[Level]] = [[] for _ in world.books]
     left = ladder[0][1] if ladder else Fraction(0)

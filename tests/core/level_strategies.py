@@ -1,4 +1,4 @@
-"""Hypothesis strategies: nasty numbers, level text in every shape, and lives of a few books."""
+"""Hypothesis strategies: difficult numbers, level text of every shape, histories of books."""
 
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -37,13 +37,13 @@ class Change(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """A merge of those books that are live now."""
+    """A merge of the books that are live."""
 
     live: tuple[bool, ...]
 
 
 class Options(NamedTuple):
-    """How a view shows."""
+    """The options of a view."""
 
     depth: int
     group: str | None
@@ -84,7 +84,7 @@ def rows(draw: Any, extremes: float, size_max: int = 8) -> Rows:
 def texts_of(
     bids: Rows, asks: Rows, *, shape: LevelShape, quote: str, rest: bool, blank: str
 ) -> tuple[bytes, bytes]:
-    """Write rows down in a shape; `rest` adds what is ignored."""
+    """Encode rows in a shape; `rest` adds ignored parts."""
     if shape.form is LevelForm.MESSAGE:
         return message_of(bids, asks, shape, rest=rest), b"garbage that nobody reads"
     if shape.form is LevelForm.GROUP:
@@ -137,7 +137,7 @@ def array_of(
     rest: bool,
     blank: str,
 ) -> str:
-    """Write a row as an array; columns that are not named hold anything."""
+    """Encode a row as an array; unnamed columns contain anything."""
     cells = cells_of(row, sign, side, shape, quote)
     texts = [cells.get(column, '[{"a":[-1e5]}]') for column in range(max(cells) + 1)]
     more = ['"0"', f'{blank}[1,{{"a":null}}]', "-1.5e3"] if rest else []
@@ -154,7 +154,7 @@ def object_of(
     rest: bool,
     blank: str,
 ) -> str:
-    """Write a row as an object, the wanted members last first."""
+    """Encode a row as an object, the wanted members last first."""
     cells = cells_of(row, sign, side, shape, quote)
     more = '"time":"x","flags":[true,{}],' if rest else ""
     members = [f'"{name}"{blank}:{blank}{text}' for name, text in reversed(cells.items())]
@@ -162,7 +162,7 @@ def object_of(
 
 
 def message_of(bids: Rows, asks: Rows, shape: LevelShape, *, rest: bool) -> bytes:
-    """Write rows as a protobuf message, asks first; `rest` adds a field of each wire type."""
+    """Encode rows as a protobuf message, asks first; `rest` adds a field of each wire type."""
     others = b""
     if rest:
         others = varint(3 << 3) + varint(2**64 - 1) + field(2**29 - 1, b"more than nothing")
@@ -209,7 +209,7 @@ def changes(draw: Any, books: int, extremes: float) -> Change:
 
 
 def steps(books: int, *, extremes: float = 0) -> Any:
-    """Draw a life: changes, and merges between them."""
+    """Draw a history: changes, and merges between them."""
     live = st.tuples(*[st.integers(0, 5).map(bool)] * books)
     return st.lists(
         st.one_of(changes(books, extremes), changes(books, extremes), live.map(Merge)),
@@ -219,7 +219,7 @@ def steps(books: int, *, extremes: float = 0) -> Any:
 
 
 def options() -> Any:
-    """Draw how a view shows."""
+    """Draw the options of a view."""
     return st.builds(
         Options,
         st.integers(1, 12),

@@ -1,4 +1,4 @@
-"""The naive model of books and views: dicts of Decimal, everything made anew each time."""
+"""A simple model of books and views: dicts of Decimal, recomputed each time."""
 
 from binascii import crc32
 from decimal import (
@@ -18,13 +18,13 @@ EXACT = Context(prec=200)
 
 
 def text_of(number: Decimal) -> str:
-    """Print a decimal without exponent and without zeros at its end."""
+    """Format a decimal without exponent and trailing zeros."""
     text = format(number, "f")
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
 def cut(amount: str, decimals: int | None) -> str:
-    """Cut an amount toward zero, but not to zero, as `LevelShape.amount_decimals` says."""
+    """Truncate an amount, but not to zero, as `LevelShape.amount_decimals` says."""
     if decimals is None:
         return amount
     unit = Decimal(1).scaleb(-decimals)
@@ -33,7 +33,7 @@ def cut(amount: str, decimals: int | None) -> str:
 
 
 def moved(number: str, scale: int) -> str:
-    """Move the point to the left, as the scales of a `LevelShape` say."""
+    """Shift the decimal point to the left, as the scales of a `LevelShape` say."""
     return text_of(Decimal(number).scaleb(-scale, EXACT))
 
 

@@ -100,7 +100,7 @@ def test_bins_are_what_arithmetic_says(
 def test_a_view_of_sums_beyond_64_bits_reads_no_more_of_deep_books_than_it_shows(
     core: Any, group: str | None, summed: int
 ) -> None:
-    """What such a view costs may not grow with its books: it would hold up the whole node."""
+    """The cost of such a view must not grow with its books, or it would block the node."""
     most = "9" * 18
     rows = [(str(price), most) for price in range(DEEP)][1:]
     books = [opened(core, rows, [("9999", "1")]) for _ in range(4)]

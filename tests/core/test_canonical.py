@@ -36,7 +36,7 @@ numbers = st.one_of(
 
 
 def said(function: Any, *values: Any) -> Any:
-    """What a function answers, or how it refuses."""
+    """The result of a function, or its exception."""
     try:
         return function(*values)
     except ValueError as error:

@@ -112,7 +112,7 @@ def check(core: Any, seed: int) -> None:
 def check_end(
     side: int, own: list[Level], whole: list[Level], book: Any, raw: Any, unit: Fraction, seed: int
 ) -> None:
-    """Check the horizon of a converted book: within it no level is missing."""
+    """Check the horizon of a converted book: no level within it is missing."""
     end, sign = book.horizon()[side], 1 if side else -1
     if sum(amount for _, amount in own) == sum(map(Fraction, raw.values())):
         assert end is None, (seed, side)
@@ -129,7 +129,7 @@ def check_end(
 def check_cost(
     world: World, side: int, levels: list[list[Level]], decimals: int, seed: int
 ) -> None:
-    """Check that the converted books together promise nothing better than the truth."""
+    """Check that the converted books together promise no better price than the truth."""
     sign = 1 if side else -1
     merged = sorted(
         (price * (1 + sign * Fraction(fee) / 100), amount)
@@ -227,7 +227,7 @@ def test_a_conversion_follows_each_change_of_its_books_and_of_the_rates_that_it_
 @needs_compiled
 @pytest.mark.parametrize("inverse", [False, True])
 def test_a_conversion_uses_as_many_rates_as_it_needs(inverse: bool) -> None:
-    """Of deep conversion books few rates are merged at first, and all if they do not suffice."""
+    """Deep conversion books: only a few rates are merged at first, all if these are too few."""
     random_ = random.Random(11)
     prices = [f"{1 + (-at if inverse else at) / 10_000:.4f}" for at in range(300)]
     cores = (COMPILED, reference)

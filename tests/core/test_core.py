@@ -1,4 +1,4 @@
-"""What `onebook.core` is: one of two implementations, with the shapes its neighbours name."""
+"""`onebook.core` is one of the two implementations, and names the expected shapes."""
 
 import importlib
 import inspect

@@ -19,7 +19,7 @@ def shortest(mantissa: int, scale: int) -> str:
 
 
 def printed(core: Any, mantissa: int, scale: int) -> str:
-    """Print through a book whose scale another level sets."""
+    """Format through a book whose scale is set by another level."""
     book = core.Book()
     unit = shortest(1, scale)
     book.replace(pairs([("1", shortest(mantissa, scale)), ("2", unit)]), b"")

@@ -1,4 +1,4 @@
-"""Level shapes and checksum layouts, in both implementations: what each takes, what it refuses."""
+"""Level shapes and checksum layouts, in both implementations: what is accepted and refused."""
 
 from binascii import crc32
 from typing import Any
@@ -96,7 +96,7 @@ def test_both_sides_may_be_in_one_object(core: Any) -> None:
 
 @each_core
 def test_any_number_of_shapes_and_layouts_can_be_used_in_turn(core: Any) -> None:
-    """More than the compiled core keeps translated."""
+    """More shapes than the cache of the compiled core holds."""
     book = core.Book()
     shapes = [LevelShape.objects(f"p{n}", "q" * NAME_BYTES_MAX) for n in range(100)]
     layouts = [

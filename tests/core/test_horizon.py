@@ -131,7 +131,7 @@ def test_what_is_cut_of_a_window_is_sent_again_by_the_exchange(core: Any) -> Non
 def test_recorded_binance_books_from_a_small_seed_show_only_the_truth(
     core: Any, samples: Path, asked: int
 ) -> None:
-    """The truth is the book of 1,000 levels; without a horizon most of these states are wrong."""
+    """The true book has 1,000 levels; without a horizon most of these states are wrong."""
     books: dict[str, tuple[Any, Any, Any]] = {}
     for native, text in bodies(samples, "BINANCE.http.0.0"):
         body = msgspec.json.decode(text)
@@ -162,13 +162,13 @@ def test_recorded_binance_books_from_a_small_seed_show_only_the_truth(
 
 
 class Market:
-    """Everything that an exchange knows of one book: dicts of Decimal."""
+    """The exchange's full state of one book: dicts of Decimal."""
 
     def __init__(self) -> None:
         self.sides: tuple[dict[int, int], dict[int, int]] = ({}, {})
 
     def change(self, mid: int, rows: list[tuple[int, int]]) -> tuple[Any, Any]:
-        """Set amounts at offsets from the mid, and trade away what crosses it."""
+        """Set amounts at offsets from the mid, and remove crossed levels."""
         changed: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for at, side in enumerate(self.sides):
             crossing = [p for p in side if (p >= mid if at == 0 else p <= mid)]

@@ -1,4 +1,4 @@
-"""Level text, in both implementations: what is read, and what is refused."""
+"""Level text, in both implementations: what is accepted and refused."""
 
 from typing import Any
 

@@ -17,7 +17,7 @@ Sides = list[dict[Decimal, Decimal]]
 
 
 def random_book(core: Any, dice: Random, count: int) -> tuple[Any, Sides]:
-    """A book at scales of its own, and what it holds."""
+    """A book with its own scales, and its expected levels."""
     price, amount = (Decimal(1).scaleb(-dice.randrange(6)) for _ in range(2))
     sides: Sides = []
     for start, sign in ((100, -1), (101, 1)):

@@ -38,7 +38,7 @@ def digits_of(numbers: list[Decimal], scale: int) -> int:
 
 
 def must_refuse(book: Any, model: OracleBook, step: Change) -> bool:
-    """Tell whether a number of the step cannot be held exactly beside the others."""
+    """Whether a number of the step cannot be stored exactly beside the others."""
     rows = step.bids + step.asks
     prices = [Decimal(price) for price, _ in rows]
     amounts = [Decimal(amount) for _, amount in rows]
@@ -55,7 +55,7 @@ def must_refuse(book: Any, model: OracleBook, step: Change) -> bool:
 
 
 def change(book: Any, model: OracleBook, step: Change) -> None:
-    """Change both, unless it must be refused."""
+    """Change both books, unless the change must be refused."""
     shapes = step.shape, step.shape.asks or step.shape
     bids, asks = (
         [
@@ -138,7 +138,7 @@ def test_scaled_integers_are_the_numbers_with_their_point_moved(
 
 
 class Client:
-    """A client that keeps the levels it was sent, and nothing else."""
+    """A client that only keeps the levels it received."""
 
     def __init__(self, full: Any) -> None:
         self.sides = [{price_of(level): level for level in full[side]} for side in ("bids", "asks")]

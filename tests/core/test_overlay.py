@@ -1,4 +1,4 @@
-"""A fast best bid and ask over the levels of a book: what views show, and what stays as it is."""
+"""A fast best bid and ask over the levels of a book: effect on views, and unchanged rest."""
 
 import json
 from decimal import Decimal
@@ -28,7 +28,7 @@ def view_bids(core: Any, book: Any, *, depth: int = 500, group: str | None = Non
 
 
 def fused(model: OracleBook, bids: Any, asks: Any) -> OracleBook:
-    """The rule, naively: the top, then what is strictly worse; an empty side of it is empty."""
+    """The rule, naively: the top, then strictly worse levels; an empty side stays empty."""
     result = OracleBook(1_000)
     for at, (side, top) in enumerate(zip(model.sides, (bids, asks), strict=True)):
         for price, amount in ((Decimal(p), Decimal(a)) for p, a in top):

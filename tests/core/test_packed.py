@@ -51,7 +51,7 @@ def shown(view: BookView) -> Any:
 
 
 def check(core: Any, seed: int) -> None:
-    """JSON in full, JSON deltas and binary updates, whole and changes, give equal books."""
+    """Full JSON, JSON deltas and both kinds of binary updates result in equal books."""
     rng = random.Random(seed)
     split, fees = rng.random() < 0.5, rng.choice(FEES)
     options = {"depth": rng.randint(1, 12), "group": rng.choice(STEPS), "fees": fees}

@@ -1,4 +1,4 @@
-"""Levels of protobuf messages, in both implementations: what is read, and what is refused."""
+"""Levels of protobuf messages, in both implementations: what is accepted and refused."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_what_is_no_plain_message_of_levels_is_refused(core: Any, text: bytes) -
 
 @each_core
 def test_numbers_of_a_message_end_with_their_field(core: Any) -> None:
-    """Behind the amount come the bytes of further fields, which may look like digits."""
+    """The bytes of further fields follow the amount and may look like digits."""
     book = core.Book()
     text = field(2, LEVEL) + varint(6 << 3) + b"\x31" + field(1, LEVEL.replace(b"2.5", b"2.6"))
     book.replace(memoryview(text + b"000")[: len(text)], b"not read", MESSAGE)

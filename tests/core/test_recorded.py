@@ -20,7 +20,7 @@ KRAKEN_DEPTH = 1_000
 
 
 def frames(samples: Path, name: str) -> Iterator[Any]:
-    """Every JSON frame that was received, with its numbers as text."""
+    """Every received JSON frame, with its numbers as text."""
     for line in (samples / "exchange_frames" / name).read_text().splitlines():
         if (match := FRAME.match(line)) and match[1][:1] in "[{":
             yield msgspec.json.decode(match[1])

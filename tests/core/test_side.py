@@ -1,4 +1,4 @@
-"""One side of a book, in both implementations: sorted, whatever is put and dropped where."""
+"""One side of a book, in both implementations: sorted after any insertion and removal."""
 
 import random
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_whole_book_may_be_in_any_order_and_have_a_price_twice(core: Any) -> N
 
 
 def test_changes_all_over_a_deep_book_keep_it_sorted(core: Any) -> None:
-    """The book is shrunk to a tenth and filled again, at random prices; and jumps far away."""
+    """Shrink the book to a tenth and refill it, at random prices and far away."""
     random_ = random.Random(8)
     book = core.Book()
     held = dict.fromkeys(range(10_000, 20_000), 1)

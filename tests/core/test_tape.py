@@ -1,4 +1,4 @@
-"""Tapes: the compiled one equals the reference byte for byte, and a book is what was recorded."""
+"""Tapes: the compiled one equals the reference byte for byte; playback restores the books."""
 
 from array import array
 from datetime import datetime
@@ -38,7 +38,7 @@ STEPS = st.lists(
 
 
 class Recorded:
-    """Two books of one implementation on a tape, and a view of each after every message."""
+    """Two books of one implementation on a tape, with a view of each after every message."""
 
     def __init__(self, made: ModuleType, rows_max: int = ROWS_MAX, levels_max: int = 6) -> None:
         self.tape = made.BookTape(microseconds, rows_max)
@@ -84,7 +84,7 @@ class Recorded:
 
 
 def shown(book) -> tuple[object, ...]:
-    """What a view shows of a book, and its horizon."""
+    """The content of a book's view, and its horizon."""
     view = (core if isinstance(book, core.Book) else reference).View(("a",), depth=500)
     view.merge([book])
     return view.top(), view.full(b"", b""), book.horizon()

@@ -1,4 +1,4 @@
-"""Shapes and layouts that cannot be."""
+"""Invalid shapes and layouts."""
 
 from typing import Any
 

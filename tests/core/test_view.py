@@ -458,7 +458,7 @@ def test_numbers_beyond_64_bits_are_exact_and_deltas_go_on(core: Any) -> None:
 
 
 def test_a_coin_of_many_units_is_merged_with_one_that_has_eight_decimals(core: Any) -> None:
-    """BTT/USDT: one exchange trades whole coins, another spells amounts with eight decimals."""
+    """BTT/USDT: one exchange trades whole coins, another writes amounts with eight decimals."""
     tick = Decimal("0.00000001")
     whole = [(str(Decimal("0.00000061") - tick * n), f"{70 + n}000000000") for n in range(9)]
     parts = [(price, "123456789.12345678") for price, _ in whole[::2]]
@@ -524,7 +524,7 @@ def test_scales_that_grow_between_merges_are_no_change_by_themselves(core: Any) 
 def test_a_view_that_printed_before_prints_what_a_new_one_does(
     core: Any, options: dict[str, bool]
 ) -> None:
-    """It copies what stayed the same, wherever in the text that has moved to."""
+    """Unchanged parts are copied, even if they have moved within the text."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     dice = random.Random(seed)

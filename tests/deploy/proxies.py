@@ -25,7 +25,7 @@ def free_ports(count):
 
 @asynccontextmanager
 async def running(folder, ports, *words):
-    """Run a proxy whose output goes to a file; until its ports answer, and end it afterwards."""
+    """Run a proxy with its output in a file until its ports answer; end it afterwards."""
     with (folder / "output").open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *map(str, words), stdout=output, stderr=output, env=os.environ | {"HOME": str(folder)}
@@ -50,7 +50,7 @@ async def running(folder, ports, *words):
 
 
 def nginx_files(folder, certified, plain, secure, *upstreams):
-    """Write the shipped file as one of nginx's; the words of the command that runs it."""
+    """Write nginx's configuration from the shipped file; return the command line."""
     _, certificate, key = certified
     text = (DEPLOY / "nginx" / "onebook.conf").read_text()
     text = re.sub(r" +listen \[::\]:.*\n", "", text)
@@ -81,7 +81,7 @@ def nginx_files(folder, certified, plain, secure, *upstreams):
 
 
 def caddy_files(folder, certified, plain, secure, upstream):
-    """Write the shipped file as one of Caddy's, with debug logs; the words that run it."""
+    """Write Caddy's configuration from the shipped file, with debug logs; return the command."""
     _, certificate, key = certified
     text = (DEPLOY / "caddy" / "Caddyfile").read_text()
     site = f"\n{NAME}, {HOST} {{\n\tbind {HOST}\n\ttls {certificate} {key}"

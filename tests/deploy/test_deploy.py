@@ -1,4 +1,4 @@
-"""Everything in deploy/ is checked by the tool that it is for, where that tool is installed."""
+"""Everything in deploy/ is checked by the tool that reads it, if installed."""
 
 import json
 import re
@@ -28,7 +28,7 @@ TOOL_S = 60
 
 
 def tool(*words, **options):
-    """Run a program, or skip where it is not installed."""
+    """Run a program; skip if it is not installed."""
     path = shutil.which(words[0])
     if path is None:
         pytest.skip(f"{words[0]} is not installed")
@@ -204,7 +204,7 @@ def test_nats_and_postgresql_of_many_nodes_are_out_of_reach_and_have_passwords()
 
 
 def test_the_image_gets_all_that_the_build_needs():
-    """What the Dockerfile copies exists, and .dockerignore lets it through."""
+    """The files that the Dockerfile copies exist and are not in .dockerignore."""
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     allowed = re.findall(r"^!(\S+)", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     copied = [
@@ -217,7 +217,7 @@ def test_the_image_gets_all_that_the_build_needs():
 
 
 def test_the_image_owns_every_directory_that_is_mounted():
-    """The node has no root: a volume on a directory that the image lacks cannot be written."""
+    """The node is not root: a volume on a directory missing from the image is not writable."""
     image = (DEPLOY / "docker" / "Dockerfile").read_text()
     made = re.search(r"install --directory --owner onebook .* 0700 (.+)$", image, re.MULTILINE)
     one = (DEPLOY / "docker" / "compose.yaml").read_text()

@@ -1,4 +1,4 @@
-"""No log of a proxy holds a key: the shipped files, real processes, every byte that they wrote."""
+"""No proxy log contains a key: shipped files, real processes, every written byte."""
 
 import asyncio
 import shutil
@@ -81,7 +81,7 @@ REQUESTS = {
 
 
 class Upstream:
-    """Answers as a node does, or in the way that a request's turn has."""
+    """Answers like a node, or misbehaves as the request demands."""
 
     ANSWERS = (
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
@@ -107,7 +107,7 @@ class Upstream:
 
 
 async def send(port, data, tls):
-    """Send bytes and read until the proxy has answered, or has ended the connection."""
+    """Send bytes and read until the proxy has answered or closed the connection."""
     with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(2):
             name = NAME if tls else None
@@ -140,7 +140,7 @@ async def send_all(plain, secure):
 
 
 def leaked(folder):
-    """Every line of every file that holds a part of the key, with the file's name."""
+    """Every line of every file that contains a part of the key, with the file's name."""
     parts = {HIDDEN[at : at + LEAST_SHOWN].lower() for at in range(len(HIDDEN) - LEAST_SHOWN)}
     return [
         f"{path.name}: {line[:200]}"

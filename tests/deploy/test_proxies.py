@@ -1,4 +1,4 @@
-"""The examples of reverse proxies in use: a WebSocket client gets books through them, over TLS."""
+"""The example reverse proxies: a WebSocket client gets books through them, over TLS."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ CLIENT_WAITS = (
 
 
 async def first_book(port, authority, key):
-    """What a client sees: the acceptance of its key, then a book."""
+    """The messages that a client receives: its authentication, then a book."""
     trusted = ssl.create_default_context(cafile=str(authority.file))
     url = f"wss://{HOST}:{port}/api/v1/ws"
     subscribe = {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": "all"}
@@ -47,7 +47,7 @@ def certified(tmp_path):
 
 @asynccontextmanager
 async def before(files, folder, certified, *nodes):
-    """Run an example in front of nodes; its ports without and with TLS."""
+    """Run an example in front of nodes; yields its ports without and with TLS."""
     ports = free_ports(2)
     places = [each.url.removeprefix("http://") for each in nodes]
     async with running(folder, ports, *files(folder, certified, *ports, *places)):
@@ -89,7 +89,7 @@ async def test_nginx_sends_clients_of_a_node_that_drains_to_the_other_at_once(tm
 
 
 def hurried_nginx_files(folder, *places):
-    """The example of nginx with a tenth of its timeouts."""
+    """The nginx example with its timeouts divided by ten."""
     words = nginx_files(folder, *places)
     text = (folder / "onebook.conf").read_text()
     hurried = re.sub(rf"\b({CLIENT_WAITS}) (\d+)s;", r"\1 \g<2>00ms;", text)
@@ -112,7 +112,7 @@ BEHIND = {
 
 @needs_nginx
 async def test_every_state_of_a_connection_behind_nginx_has_an_end(tmp_path, certified):
-    """The timeouts of the example, a tenth as long; the node's are those of its own suite."""
+    """The example's timeouts divided by ten; the node's are tested in its own suite."""
     (tmp_path / "node").mkdir()
     quick = HttpTimeouts(header_s=0.5, body_s=1.0, write_s=0.5)
     async with (

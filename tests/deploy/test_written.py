@@ -39,7 +39,7 @@ def test_every_row_names_a_test(file):
 
 
 def test_a_proxy_in_the_documentation_is_a_file_here():
-    """Examples in pages are not run with keys, so they configure nodes and Prometheus alone."""
+    """Examples in pages that are not run with keys: they configure nodes and Prometheus."""
     for page in (ROOT / "docs").rglob("*.md"):
         for language, block in re.findall(r"^```(\w*).*\n([\s\S]*?)^```", page.read_text(), re.M):
             assert language in HARMLESS, f"{page.name}: {language}"
@@ -92,7 +92,7 @@ def executed():
 
 
 async def test_the_database_sees_digests_alone(tmp_path, executed):
-    """Statements that fail are in PostgreSQL's log with their values."""
+    """PostgreSQL logs failed statements with their values."""
     now_ms = time.time_ns() // 1_000_000
     pepper = load_pepper(tmp_path / "pepper")
     async with Store(await migrated(tmp_path)) as store:

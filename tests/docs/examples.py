@@ -1,4 +1,4 @@
-"""The examples of a page in `docs/`: fenced blocks, by the word that follows their language."""
+"""The examples of a page in `docs/`: fenced blocks, by the word after their language."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ KEY = "ob_live_..."
 
 
 def blocks(page, language, kind):
-    """The text of each such block."""
+    """The text of each block of this kind."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = re.findall(rf"^```{language} {kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert found, f"{page} has no block {language} {kind}"
@@ -22,24 +22,24 @@ def blocks(page, language, kind):
 
 
 def kinds(page):
-    """Every (language, kind) of a page that has a kind: each must be run by a test."""
+    """All (language, kind) pairs of a page: each must be run by a test."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return set(re.findall(r"^```(\w+) (\w+)$", text, re.MULTILINE))
 
 
 def addressed(text, url, key):
-    """A block as a reader would type it: with the address and the key of the service that runs."""
+    """A block as a reader would type it, with the address and key of the running service."""
     return text.replace(ADDRESS, url.rpartition("/")[2]).replace(KEY, key)
 
 
 def environment(url, key):
-    """What the tutorial exports, with the programs of this environment."""
+    """The environment variables that the tutorial exports, with this environment's programs."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"PATH": path, "ONEBOOK_URL": url, "ONEBOOK_KEY": key, "HOME": os.environ["HOME"]}
 
 
 async def finished(*words, cwd=None, **variables):
-    """Run a program to its end; its status, its output, its errors."""
+    """Run a program to its end; return its status, output and errors."""
     running = await _start(words, cwd, variables)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -50,7 +50,7 @@ async def finished(*words, cwd=None, **variables):
 
 
 async def printed(*words, pattern, cwd=None, **variables):
-    """Run a program until it has printed a line that has the pattern; then it is ended."""
+    """Run a program until its output matches the pattern, then end it."""
     running = await _start(words, cwd, variables)
     text = ""
     try:
@@ -90,7 +90,7 @@ def pages():
 
 
 def with_programs(text):
-    """A page with the programs of `examples/` and the types of the JavaScript client as now."""
+    """A page with the current programs of `examples/` and types of the JavaScript client."""
     shown = INCLUDED.sub(
         lambda found: f"{found[1]}{(ROOT / 'examples' / found[2]).read_text()}{found[4]}", text
     )

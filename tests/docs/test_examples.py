@@ -1,4 +1,4 @@
-"""The programs of `examples/` are those that the pages show, and use only what is public."""
+"""The pages show the programs of `examples/`, which use only public names."""
 
 import ast
 import re

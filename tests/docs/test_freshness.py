@@ -1,4 +1,4 @@
-"""docs/explanation/freshness.md names the exchanges that are fused and those asked their time."""
+"""docs/explanation/freshness.md lists all exchanges with fast best prices or a time endpoint."""
 
 import re
 from pathlib import Path

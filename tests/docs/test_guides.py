@@ -92,7 +92,7 @@ def test_the_book_of_the_deltas_guide_refuses_a_gap_and_a_wrong_checksum():
 
 @pytest.mark.parametrize("days", [30, pytest.param(365, marks=pytest.mark.soak)])
 async def test_a_year_of_transactions(tmp_path, days):
-    """Over the service, as its reader would: a year of the demo's account, or another's month."""
+    """Against the service: a year of the demo's account, or a month of another."""
     year = days == 365
 
     def written(block):

@@ -55,7 +55,7 @@ def test_a_question_has_an_answer(history, name):
 
 
 def test_what_five_cost_is_what_the_book_says(history):
-    """Beside the levels that the library rebuilds for the time of the same keyframe."""
+    """Equal to the levels that the library rebuilds for the same keyframe."""
     rows = answers(history, "cost")
     compared = 0
     for exchange, received, cost in rows:

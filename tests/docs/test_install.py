@@ -1,4 +1,4 @@
-"""What the documents say about installation: Onebook is in no registry."""
+"""The documents' installation steps: Onebook is in no registry."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Each promise of docs/explanation/reliability.md names a test that is there."""
+"""Each promise of docs/explanation/reliability.md names an existing test."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The prices of docs/explanation/scale.md follow from its plan and its measured costs."""
+"""The prices in docs/explanation/scale.md follow from its plan and its measured costs."""
 
 import re
 from decimal import Decimal
@@ -15,7 +15,7 @@ UPDATE_BYTES = Decimal(1_200)
 
 
 def rows():
-    """The table of prices: quantity, price of a unit and price of a month, by part."""
+    """The price table: quantity, unit price and monthly price, by part."""
     begin = PAGE.index("| Part | Quantity |")
     table = PAGE[begin : PAGE.index("\n\n", begin)].splitlines()[2:]
     found = {}

@@ -1,4 +1,4 @@
-"""The tutorial, step by step, as it is written: against the demo on a free port."""
+"""The tutorial, step by step as written, against the demo on a free port."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A node in a process of its own that reports what held its event loop.
+"""A node in its own process that reports what blocked its event loop.
 
 Run as a program: the folder and the addresses of simulators are its argument (JSON). It prints its
 address and two keys, and at the end of its input the CPU seconds of the longest step of each kind.

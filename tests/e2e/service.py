@@ -1,4 +1,4 @@
-"""A whole node for the end-to-end tests, and a client that speaks plain WebSocket."""
+"""A whole node for the end-to-end tests, and a plain WebSocket client."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from steady import PATIENCE_S
 
 
 def settings_in(folder, **tables):
-    """Settings whose every file is in `folder`, on a free port."""
+    """Settings with all files in `folder`, and a free port."""
     return config.load(
         overrides={
             "server": {"port": 0, **tables.pop("server", {})},
@@ -68,7 +68,7 @@ def ws_url(node):
 
 
 class Client:
-    """One connected client: says messages, keeps the last book of each symbol."""
+    """A connected client: sends messages, keeps the last book of each symbol."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -84,7 +84,7 @@ class Client:
         return json.loads(text, parse_float=Decimal)
 
     async def until(self, condition):
-        """The first message that fulfils a condition."""
+        """The first message that satisfies a condition."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition(message := await self.next()):
                 pass
@@ -107,7 +107,7 @@ async def client_of(node, key, **options):
 
 
 def merged(books, depth):
-    """The brute-force merge: every level of every exchange in one dict a side.
+    """The brute-force merge: all levels of all exchanges in one dict per side.
 
     Args:
         books: By exchange, (bids, asks) as {price text: amount text}.
@@ -130,7 +130,7 @@ def merged(books, depth):
 
 
 def shown(data):
-    """The same of an update's `data`."""
+    """The same for an update's `data`."""
     return tuple(
         [
             (Decimal(level["price"]), Decimal(level["amount"]), level["exchanges"])

@@ -1,4 +1,4 @@
-"""The access log of a running node: who asked for what, how it ended, and no secret."""
+"""The access log of a running node: client, request and outcome, and no secret."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""The long tail through the whole service: an exchange without a connector, beside one with."""
+"""A whole service with an exchange through ccxt beside one with a connector."""
 
 import asyncio
 import importlib.util

@@ -44,7 +44,7 @@ RATE_HZ = 20.0
 
 
 class Loss(NamedTuple):
-    """Seconds of usage that were not billed, and how long the node had no processor meanwhile."""
+    """Seconds of unbilled usage, and how long the node waited for a processor."""
 
     wall_s: float
     waited_s: float
@@ -56,7 +56,7 @@ class Loss(NamedTuple):
 
 @dataclass
 class Point:
-    """What one killed node had delivered, by the time of its arrival, and what it had billed."""
+    """Bytes that one killed node delivered, by time of arrival, and bytes that it billed."""
 
     killed_at: float = 0.0
     metered: int = 0
@@ -68,7 +68,7 @@ class Point:
         return sum(count for _, count in self.arrivals)
 
     def loss(self):
-        """How long before the kill the first byte arrived that was not billed."""
+        """Seconds before the kill at which the first unbilled byte arrived."""
         billed = self.metered
         for arrived_at, count in self.arrivals:
             billed -= count
@@ -81,7 +81,7 @@ class Point:
         return max(waited for at, waited in self.waited if at <= now_s)
 
     async def watch(self, pid):
-        """Note how long a process has waited for the processor, until cancelled."""
+        """Record how long a process has waited for a processor, until cancelled."""
         while True:
             self.note(pid)
             await asyncio.sleep(WATCH_STEP_S)
@@ -111,7 +111,7 @@ async def template(tmp_path):
 
 
 async def billed(folder, key):
-    """What is billed once the next start has taken in what the node left in its usage file."""
+    """The billed bytes after the next start has read the node's usage file."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
         await apply_files(folder, "onebook.db", store, time.time_ns() // 1_000_000)
         return await stored_usage(store, key, time.time_ns() // 1_000_000)
@@ -143,7 +143,7 @@ async def cancelled(task):
 
 
 async def run_node(nodes, folder, urls, text, stop, **tables):
-    """Serve clients until `stop` ends the process; what they got."""
+    """Serve clients until `stop` ends the process; return what they received."""
     point = Point()
     parent, child = nodes.Pipe()
     process = nodes.Process(target=crashing.serve, args=(folder, urls, child, tables))

@@ -1,4 +1,4 @@
-"""A node that records its books is killed and started again: what its client saw is the history."""
+"""A recording node is killed and restarted: the history equals what its client saw."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def levels_of(side):
 
 
 async def seen(port, key, count):
-    """What a client is shown: the time of the merge and the levels of each update."""
+    """The updates of a client: merge time and levels."""
     found = []
     async with asyncio.timeout(PATIENCE_S), connect(f"ws://127.0.0.1:{port}/api/v1/ws") as client:
         await client.send(json.dumps({"type": "authenticate", "api_key": key}))
@@ -98,5 +98,5 @@ async def test_what_clients_saw_is_in_the_history_of_a_killed_node(tmp_path):
         assert [(level.price, level.amount) for level in past.asks] == asks, at_us
         equal += 1
     assert equal > 1.5 * SEEN
-    with pytest.raises(HistoryMissing, match="it was recorded until"):
+    with pytest.raises(HistoryMissing, match="recorded until"):
         onebook.history(tmp_path / "history", SYMBOL, at=killed_us)

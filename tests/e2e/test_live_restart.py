@@ -1,4 +1,4 @@
-"""A client follows an account while its node is killed: what happened meanwhile comes once."""
+"""A client follows an account while its node is killed: each missed record arrives once."""
 
 import asyncio
 import signal
@@ -73,7 +73,7 @@ class Followed:
 
 
 async def fetched(url, key):
-    """The ids of a fetch of now."""
+    """The ids that a fetch returns now."""
     async with httpx.AsyncClient(base_url=url) as http:
         session = await http.post("/api/v1/authenticate", json={"api_key": key})
         answer = await http.post(
@@ -124,7 +124,7 @@ async def test_a_killed_node_comes_back_and_nothing_is_lost_or_told_twice(tmp_pa
 
 
 class Balancer:
-    """An address in front of the nodes: connections go to the node of now."""
+    """An address in front of the nodes, which connects to the current one."""
 
     def __init__(self):
         self.port = 0

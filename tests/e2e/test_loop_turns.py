@@ -1,4 +1,4 @@
-"""No step of a node under load holds its event loop: measured in a process of its own."""
+"""No step of a node under load blocks its event loop, measured in its own process."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ SCRAPERS = 8
 
 @asynccontextmanager
 async def probed(folder):
-    """A node with a simulated account, and a function that asks it for its longest steps."""
+    """A node with a simulated account, and a function that returns its longest steps."""
     now_ms = time.time_ns() // 1_000_000
     account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=3_000))
     async with (

@@ -1,4 +1,4 @@
-"""A database that is locked, full, deleted or away: the node says so, and loses no byte of usage.
+"""A database that is locked, full, deleted or down: the node reports it and loses no usage.
 
 On real files, a real small disk, a lock of another process, and a real PostgreSQL behind a proxy
 that stops.
@@ -61,7 +61,7 @@ def disk(tmp_path):
 
 
 def outages(caplog):
-    """What the log says of the database, and all else that went wrong."""
+    """The log lines about the database, and all other errors."""
     return [
         record.getMessage().partition(":")[0].partition(" after ")[0]
         for record in caplog.records
@@ -71,7 +71,7 @@ def outages(caplog):
 
 
 async def ran(code, *arguments):
-    """Run a Python program; the event loop, and with it the node, goes on meanwhile."""
+    """Run a Python program without blocking the event loop, and so the node."""
     running = await asyncio.create_subprocess_exec(sys.executable, "-c", code, *arguments)
     async with asyncio.timeout(PATIENCE_S):
         assert await running.wait() == 0
@@ -85,7 +85,7 @@ async def until_ready(node, expected):
 
 
 async def until_said(node, problem):
-    """Wait until /readyz names a problem, maybe after others."""
+    """Wait until /readyz names a problem, possibly after others."""
     async with httpx.AsyncClient(base_url=node.url) as http, asyncio.timeout(PATIENCE_S):
         while True:
             answer = await http.get("/readyz")
@@ -97,7 +97,7 @@ async def until_said(node, problem):
 
 @asynccontextmanager
 async def served(node, text):
-    """A client that reads all it gets; ends with the node."""
+    """A client that reads everything until the node ends."""
     async with client_of(node, text) as client:
         await client.say(type="subscribe_aggregated", symbol="BTC/USDT", interval_ms=50)
 
@@ -123,7 +123,7 @@ async def only_key(store):
 
 
 async def stop_client(node):
-    """End the clients as a drain does."""
+    """Close the clients as a drain does."""
     await node.gateway.drain(0.0)
 
 
@@ -235,14 +235,14 @@ async def made_key(folder):
 
 
 def fill(folder):
-    """Take the last byte of a disk."""
+    """Use the last byte of a disk."""
     with (folder / "ballast").open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"x" * 4_096)
 
 
 async def delivered(port, text, after):
-    """What a client gets until the node stops; `after` is called once it has some."""
+    """Bytes that a client receives until the node stops; `after` is called after the first."""
     total = 0
     url = f"ws://127.0.0.1:{port}/api/v1/ws"
     async with asyncio.timeout(PATIENCE_S), connect(url, compression=None) as socket:

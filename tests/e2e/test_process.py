@@ -1,4 +1,4 @@
-"""The service as a process: its start, its stop, and what it says when it cannot start."""
+"""The service as a process: start, stop, and messages when it cannot start."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def process(*words, **environment):
 
 
 async def read_until(stream, pattern):
-    """The first match of a pattern in what a process prints."""
+    """The first match of a pattern in a process's output."""
     text = ""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := re.search(pattern, text)):
@@ -86,7 +86,7 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
 
 
 async def merged(client):
-    """Read until every exchange of the subscription is in the book; their names."""
+    """Read until the book contains every subscribed exchange; return their names."""
     names = None
     async with asyncio.timeout(PATIENCE_S):
         while True:

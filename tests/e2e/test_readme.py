@@ -1,4 +1,4 @@
-"""The README's examples run as they are written."""
+"""The README's examples run as written."""
 
 import asyncio
 import json

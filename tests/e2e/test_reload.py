@@ -1,4 +1,4 @@
-"""SIGHUP on a running node: exchanges and limits change, no connection ends."""
+"""SIGHUP on a running node changes exchanges and limits without ending a connection."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ async def onebook(*words, **environment):
 
 
 class Subscriber:
-    """A client that asks again until the node answers as expected."""
+    """A client that repeats a request until the node answers as expected."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -40,7 +40,7 @@ class Subscriber:
         return message
 
     async def book_of(self, *exchanges):
-        """Subscribe until exactly these exchanges are in the book: lists are read meanwhile."""
+        """Subscribe until the book has exactly these exchanges: lists are still being read."""
         message = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}
         found = None
         async with asyncio.timeout(PATIENCE_S):

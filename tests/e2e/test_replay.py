@@ -120,7 +120,7 @@ async def test_binance_replays_without_a_gap_through_the_service(frames, tmp_pat
 
 
 def binance_book(paths, native):
-    """The REST body and the deltas behind it, by the exchange's documented rule."""
+    """The REST body and the deltas after it, by the exchange's documented rule."""
     line = next(line for line in paths[1].read_text().splitlines() if f"symbol={native}&" in line)
     body, _ = json.JSONDecoder().raw_decode(line, line.index("{"))
     last = body["lastUpdateId"]

@@ -1,4 +1,4 @@
-"""The whole service as its users see it: exchanges that come and go, bytes that are counted."""
+"""The whole service as users see it: exchanges appear and disappear, bytes are counted."""
 
 import asyncio
 from decimal import Decimal
@@ -26,7 +26,7 @@ DEPTH = 50
 
 
 def truth(exchanges, names):
-    """What the merged book must be now."""
+    """The expected merged book."""
     books = {name: exchanges[name].book(SYMBOL) for name in names}
     return merged({name: (book.bids, book.asks) for name, book in books.items()}, DEPTH)
 

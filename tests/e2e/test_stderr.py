@@ -1,4 +1,4 @@
-"""What a process writes to stderr: JSON lines without keys, also where a library fails."""
+"""Output on stderr: JSON lines without keys, also where a library fails."""
 
 import asyncio
 import fcntl
@@ -124,7 +124,7 @@ async def key_in(folder):
 
 
 async def test_a_log_pipe_that_nobody_reads_stops_nothing(tmp_path):
-    """Requests beyond what a pipe holds, then a stream, a probe and a stop; the log is lost."""
+    """More requests than a pipe holds, then a stream, a probe and a stop; the log is lost."""
     key = await key_in(tmp_path)
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

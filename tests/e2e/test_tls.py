@@ -1,4 +1,4 @@
-"""The service with TLS on both sides, as it runs in the world: wss and https to and from it.
+"""The service with TLS on both sides: wss and https, incoming and outgoing.
 
 Exchanges are simulated behind a proxy that ends TLS, with certificates of an authority that the
 process trusts by SSL_CERT_FILE, as an operator would add one. An exchange whose certificate no CA
@@ -71,7 +71,7 @@ class Authority:
 
 @asynccontextmanager
 async def behind_tls(url, files):
-    """The same address with TLS: a proxy that carries bytes both ways."""
+    """The same address with TLS: a proxy that forwards bytes both ways."""
     plain = urlsplit(url)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*files)

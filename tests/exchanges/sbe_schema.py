@@ -82,7 +82,7 @@ def decoded(frame: bytes) -> dict[str, Any]:
 
 
 def encoded(values: dict[str, Any], *, version: int = 0, schema_id: int = 1) -> bytes:
-    """An event of these fields."""
+    """An event with these fields."""
     if "bookUpdateId" in values:
         names, form, template = BEST_FIELDS, "<qqbbqqqq", 10_001
     else:

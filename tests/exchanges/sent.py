@@ -1,10 +1,10 @@
-"""What a connector puts on the wire, compared apart from the books that it asks for."""
+"""Compares frames that a connector sends, ignoring the books that they request."""
 
 from onebook.exchanges.kit import Send
 
 
 class Sent:
-    """Equal to every `Send` of this frame; which books that asks for is the engine's to know."""
+    """Equal to every `Send` with this frame; only the engine knows the requested books."""
 
     def __init__(self, frame: bytes, urgent: bool = False) -> None:
         self.frame = frame

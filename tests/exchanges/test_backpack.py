@@ -1,4 +1,4 @@
-"""Backpack, as conversations: what it says, what we answer."""
+"""Conversations with Backpack: its messages and our answers."""
 
 import json
 
@@ -34,7 +34,7 @@ UNKNOWN_FRAMES = (
 
 
 def delta(first: int, final: int, native: str = "SOL_USDC") -> bytes:
-    """A frame as it was recorded, of another pair."""
+    """A recorded frame, changed to another pair."""
     data = {"E": AT_US, "T": AT_US - 3_328, "U": first, "a": [["2766.95", "6.9498"]]}
     data |= {"b": [["2754.43", "45.0537"], ["2755.33", "0.0000"]], "e": "depth"}
     data |= {"s": native, "u": final}
@@ -42,7 +42,7 @@ def delta(first: int, final: int, native: str = "SOL_USDC") -> bytes:
 
 
 def body(sequence: int) -> bytes:
-    """As ccxt prints it: bids worst first, the sequence in quotes."""
+    """A frame printed by ccxt: bids worst first, the sequence in quotes."""
     bids, asks = [["1.0", "0.38647"], ["12.9", "1.00000"]], [["118318.3", "0.00633"]]
     book = {"asks": asks, "bids": bids, "lastUpdateId": str(sequence), "timestamp": AT_US}
     return json.dumps(book).encode()

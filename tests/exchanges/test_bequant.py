@@ -1,4 +1,4 @@
-"""Bequant: the conversations of HitBTC, under its own name and addresses."""
+"""Bequant: HitBTC's conversations with its own name and addresses."""
 
 import json
 

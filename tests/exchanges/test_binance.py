@@ -1,4 +1,4 @@
-"""Binance, as conversations: what it says, what we answer."""
+"""Conversations with Binance: its messages and our answers."""
 
 import json
 import re
@@ -45,7 +45,7 @@ ACK = b'{"result":null,"id":1}'
 
 # Messages of other channels, and what changes no book.
 def damaged(frame: bytes) -> bytes:
-    """A frame without levels, or a binary one whose first id is none; both still name the book."""
+    """A frame without levels, or a binary one without a first id; both still name the book."""
     if frame.startswith(b"{"):
         return re.sub(rb'"[ab]":', b'"gone":', frame)
     return frame[:16] + bytes(8) + frame[24:]
@@ -87,7 +87,7 @@ def joined(sequence: int = 100) -> SeededEngine:
 
 
 def summary(outputs: tuple[Output, ...]) -> list[object]:
-    """Outputs in short: the kind, and of deltas the amount, which is `u` here."""
+    """Outputs in short form: the kind, and for deltas the amount, which is `u` here."""
     return [
         bytes(output.bids).decode().split('"')[3] if isinstance(output, Delta) else type(output)
         for output in outputs
@@ -368,7 +368,7 @@ bodies = st.tuples(st.just("body"), st.integers(0, 6), st.just(0))  # how old th
 
 
 class Exchange:
-    """Every state there ever was, so that a body may be as old as it likes."""
+    """Every past state, so that a body may be arbitrarily old."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -508,7 +508,7 @@ def test_an_announced_shutdown_is_passed_on(frame: bytes) -> None:
 
 
 def test_a_bare_delta_is_of_the_symbol_that_it_names() -> None:
-    """What comes below `/ws`: it cannot be followed, and costs its own book alone."""
+    """A frame in the form of `/ws` cannot be read, and invalidates only its own book."""
     bare = json.dumps(json.loads(event(101, 102))["data"]).encode()
     connector = acknowledged(BTC, ETH)
     with pytest.raises(ProtocolError, match=r"'BTCUSDT' is damaged: .*`data`") as caught:
@@ -607,7 +607,7 @@ TICKER = (
 
 
 def test_a_book_ticker_is_a_top_of_the_numbers_of_the_depth() -> None:
-    """A frame that was recorded on 2024-08-08."""
+    """A frame recorded on 2024-08-08."""
     read = acknowledged(BTC).reader()
     assert read(TICKER) == TopOfBook(
         BTC, 50093239212, b'[["61837.63000000","3.78826000"]]', b'[["61837.64000000","1.54698000"]]'

@@ -48,7 +48,7 @@ BEST = {
 
 
 def joined() -> dict[str, Join]:
-    """A book that is at id 100."""
+    """A book at id 100."""
     book = CHANNEL.track(BTC)
     book.last = 100
     return {"BTCUSDT": book}
@@ -62,13 +62,13 @@ def levels(side: bytes, shape: LevelShape) -> list[tuple[str, str]]:
 
 
 def expected(rows: Iterable[tuple[Any, Any]], scale: int = 0) -> list[tuple[str, str]]:
-    """The last amount of each price, without those that are zero."""
+    """The last amount of each price, without zero amounts."""
     held = {Decimal(price).scaleb(-scale): Decimal(amount).scaleb(-scale) for price, amount in rows}
     return [(text_of(price), text_of(held[price])) for price in sorted(held) if held[price]]
 
 
 def test_a_third_party_decoder_reads_what_is_read_here() -> None:
-    """Of random events as the simulated exchange writes them, with its own encoder."""
+    """Random events as the simulated exchange encodes them, with its own encoder."""
     draw = random.Random(7)
 
     def side(count: int) -> list[tuple[str, str]]:
@@ -120,7 +120,7 @@ def test_a_side_without_an_amount_is_empty() -> None:
 
 
 def test_a_later_version_may_lengthen_its_blocks() -> None:
-    """SBE adds fields at the end of a block: the stated lengths lead to what follows."""
+    """SBE adds fields at the end of a block: the stated lengths lead to the next part."""
     frame = encoded(EVENT, version=1)
     block, more = frame[8:34], b"\x07" * 6
     group = b"".join(
@@ -140,7 +140,7 @@ def test_a_later_version_may_lengthen_its_blocks() -> None:
 
 @pytest.mark.parametrize("event", [EVENT, BEST], ids=["depth", "best"])
 def test_a_later_version_with_other_fields_is_refused(event: dict[str, Any]) -> None:
-    """New groups and texts come behind those of this version: the symbol is elsewhere then."""
+    """New groups and texts follow those of this version, so the symbol is elsewhere."""
     frame = encoded(event, version=1)
     symbol = frame[-8:]
     for longer in (frame + b"\x03new", frame[:-8] + b"\x10\x00\x00\x00" + symbol):

@@ -1,4 +1,4 @@
-"""Binance US: where its page differs from Binance's; the protocol itself is `test_binance`."""
+"""Binance US: the differences from Binance; the protocol is tested in `test_binance`."""
 
 import json
 

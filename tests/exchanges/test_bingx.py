@@ -1,4 +1,4 @@
-"""BingX, as conversations: what it says, what we answer."""
+"""Conversations with BingX: its messages and our answers."""
 
 import json
 from typing import Any

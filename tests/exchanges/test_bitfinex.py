@@ -1,4 +1,4 @@
-"""Bitfinex, as conversations: what it says, what we answer; and what it sent in 2021."""
+"""Conversations with Bitfinex: its messages and our answers; a recording of 2021."""
 
 import json
 from binascii import crc32
@@ -260,7 +260,7 @@ def test_instruments_are_exchange_pairs_by_the_names_of_others() -> None:
 
 
 class Oracle:
-    """A dict a side, keyed by number, and the checksum by the words of the exchange's page."""
+    """A dict per side, keyed by number, and the checksum as the exchange's page describes it."""
 
     def __init__(self, rows: list[list[str]]) -> None:
         self.sides: tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]] = ({}, {})

@@ -1,4 +1,4 @@
-"""bitFlyer, as conversations: what it says, what we answer; and its recording of 2021."""
+"""Conversations with bitFlyer: its messages and our answers; a recording of 2021."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Bitget, as conversations: what it says, what we answer; books of 2022 from a recording."""
+"""Conversations with Bitget: its messages and our answers; a recording of 2022."""
 
 import json
 from collections.abc import Sequence
@@ -224,14 +224,14 @@ def test_the_simulator_refuses_what_bitget_refuses() -> None:
 
 
 def places(rows: Sequence[Sequence[str]], most: tuple[int, ...]) -> tuple[int, ...]:
-    """The most decimals of prices and of amounts."""
+    """The maximum decimals of prices and of amounts."""
     columns = zip(*rows, strict=True)
     spelled = [max(len(text.partition(".")[2]) for text in column) for column in columns]
     return tuple(map(max, most, spelled or most))
 
 
 def written(side: Side, decimals: tuple[int, ...]) -> list[str]:
-    """The 25 best levels as the exchange spelled them then: padded with zeros."""
+    """The 25 best levels as the exchange wrote them then: padded with zeros."""
     price_places, amount_places = decimals
     levels = list(side.items())[:25]
     return [f"{price:.{price_places}f}:{amount:.{amount_places}f}" for price, amount in levels]

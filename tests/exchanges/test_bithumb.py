@@ -1,4 +1,4 @@
-"""Bithumb: what differs from Upbit, whose conversations it has."""
+"""Bithumb: the differences from Upbit, whose protocol it uses."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Bitstamp, as conversations: what it says, what we answer."""
+"""Conversations with Bitstamp: its messages and our answers."""
 
 import json
 from typing import Any
@@ -163,7 +163,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
 
 
 def test_the_simulated_exchange_refuses_in_the_words_of_the_real_one() -> None:
-    """As probed in 2026-09."""
+    """Probed in 2026-09."""
     desk = Desk("bitstamp")
     for request, words in (
         ("ping", "Incorrect JSON format."),

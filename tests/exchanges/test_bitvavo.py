@@ -1,4 +1,4 @@
-"""Bitvavo, as conversations: what it says, what we answer."""
+"""Conversations with Bitvavo: its messages and our answers."""
 
 import json
 from typing import Any

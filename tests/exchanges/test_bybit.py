@@ -1,4 +1,4 @@
-"""Bybit, as conversations: what it says, what we answer."""
+"""Conversations with Bybit: its messages and our answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""CEX.IO Spot Trading, as conversations: what it says, what we answer."""
+"""Conversations with CEX.IO Spot Trading: its messages and our answers."""
 
 import json
 from typing import Any
@@ -179,5 +179,5 @@ def test_instruments_are_asked_for_by_post_and_read_row_by_row() -> None:
 
 
 def test_a_row_without_both_currencies_is_no_pair() -> None:
-    """CEX.IO lists no derivatives; what is no pair of two currencies is left out."""
+    """CEX.IO lists no derivatives; rows that are not pairs of two currencies are skipped."""
     assert listed(ROW | {"quote": ""}, {"contract": "BTC-PERP"}, ROW | {"base": None}) == []

@@ -1,4 +1,4 @@
-"""Coinbase, as conversations: what it says, what we answer."""
+"""Conversations with Coinbase: its messages and our answers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Coinbase's Advanced Trade feed, as conversations: what it says, what we answer."""
+"""Conversations with Coinbase's Advanced Trade feed: its messages and our answers."""
 
 import json
 from collections.abc import Sequence

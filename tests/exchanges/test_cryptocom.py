@@ -1,4 +1,4 @@
-"""Crypto.com, as conversations: what it says, what we answer."""
+"""Conversations with Crypto.com: its messages and our answers."""
 
 import json
 from collections.abc import Sequence

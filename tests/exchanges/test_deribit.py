@@ -1,4 +1,4 @@
-"""Deribit, as conversations: what it says, what we answer."""
+"""Conversations with Deribit: its messages and our answers."""
 
 import json
 from typing import Any

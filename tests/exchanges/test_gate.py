@@ -1,4 +1,4 @@
-"""Gate, as conversations: what it says, what we answer; its older channel from a recording."""
+"""Conversations with Gate: its messages and our answers; a recording of its older channel."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ REPEATED = (
 
 
 def damaged(frame: bytes) -> bytes:
-    """Damage the ids: a frame without a level is a legal one."""
+    """Damage the ids: a frame without a level is valid."""
     return frame.replace(b'"u":', b'"u":-')
 
 

@@ -1,4 +1,4 @@
-"""Gemini, as conversations: what it says, what we answer."""
+"""Conversations with Gemini: its messages and our answers."""
 
 import json
 from typing import Any
@@ -87,7 +87,7 @@ def test_all_books_are_asked_for_in_one_request_and_accepted_by_its_number() -> 
 
 
 def test_the_answer_may_come_between_the_snapshots_of_its_request() -> None:
-    """As recorded of three books."""
+    """A recorded frame of three books."""
     connector = opened()
     assert kinds(connector.received(update(7, 7))) == [Snapshot]
     assert kinds(connector.received(b'{"id":"1","status":200}')) == [Acknowledged, Acknowledged]
@@ -95,7 +95,7 @@ def test_the_answer_may_come_between_the_snapshots_of_its_request() -> None:
 
 
 def test_a_change_that_ends_where_the_snapshot_stands_changes_nothing() -> None:
-    """As recorded of BTC/USD."""
+    """A recorded frame of BTC/USD."""
     connector = live(1_764_559_652_998_238)
     assert connector.received(update(1_764_559_652_998_127, 1_764_559_652_998_238)) == ()
     next_one = update(1_764_559_652_998_238, 1_764_559_652_998_335)
@@ -119,7 +119,7 @@ def test_a_frame_starts_at_the_state_of_the_last_one() -> None:
 
 
 def test_a_frame_that_starts_one_after_the_last_state_is_a_gap() -> None:
-    """States overlap by one, so that it hides a step: the frame from 10 to 11 was lost."""
+    """The frame from 10 to 11 was lost, hidden because ranges overlap by one."""
     assert kinds(live(10).received(update(11, 12))) == [Gap]
 
 

@@ -1,4 +1,4 @@
-"""HitBTC, as conversations: what it says, what we answer; and what its engine sent in 2021."""
+"""Conversations with HitBTC: its messages and our answers; a recording of 2021."""
 
 import json
 from pathlib import Path
@@ -236,7 +236,7 @@ def test_recorded_books_of_its_engine_are_equal_after_every_frame(samples: Path)
 
 
 def test_the_simulated_exchange_refuses_with_the_codes_of_the_real_one() -> None:
-    """As probed in 2026-09; what is no JSON is answered without an `id`."""
+    """Probed in 2026-09; a frame that is not JSON is answered without an `id`."""
     desk = Desk("hitbtc")
     subscription = {"method": "subscribe", "ch": "orderbook/full", "id": 7}
     for request, code, number in (

@@ -1,4 +1,4 @@
-"""HTX, as conversations: what it says, what we answer; and what it sent in 2021."""
+"""Conversations with HTX: its messages and our answers; a recording of 2021."""
 
 import ast
 import json
@@ -58,7 +58,7 @@ UNKNOWN_FRAMES = (
 
 
 def damaged(frame: bytes) -> bytes:
-    """A frame without its number: one without its sides is a change of none."""
+    """A frame without its number; one without sides is an empty change."""
     return frame.replace(b'"seqNum":', b'"number":')
 
 
@@ -134,7 +134,7 @@ def best(outputs: Any) -> tuple[int, bytes, bytes]:
 
 
 def fast(*, at: int = 12) -> Connector:
-    """A connector whose 20 levels are known too."""
+    """A connector that also knows the 20 levels."""
     connector = live()
     connector.received(whole(at, SHALLOW_TOPIC))
     return connector
@@ -249,7 +249,7 @@ def test_an_error_refuses_what_its_request_asked_for() -> None:
 
 
 def test_a_refusal_of_a_request_that_no_book_waits_for_is_about_no_other() -> None:
-    """A subscription whose book was removed meanwhile, and an unsubscription."""
+    """A reply to a subscription whose book was removed since, and an unsubscription."""
     for words in ("invalid topic", "internal error"):
         connector = EXCHANGE.connector([BTC, ETH])
         connector.opened()
@@ -364,7 +364,7 @@ def recorded(samples: Path) -> tuple[list[bytes], list[bytes]]:
 
 
 def retold(before: dict[str, Any] | None, message: dict[str, Any]) -> bytes:
-    """A recorded book as the answer to a request, or as what differs from the one before."""
+    """A recorded book as a reply to a request, or as its difference from the previous one."""
     tick, topic = message["tick"], message["ch"].replace(".depth.step0", ".mbp.150")
     if before is None:
         sides, head = tick, f'"rep":"{topic}","status":"ok","data":{{'
@@ -384,7 +384,7 @@ def retold(before: dict[str, Any] | None, message: dict[str, Any]) -> bytes:
 
 
 def cut(rows: dict[str, str]) -> list[tuple[str, str]]:
-    """Cut amounts at the 8th decimal, but not to zero."""
+    """Truncate amounts at the 8th decimal, but not to zero."""
     unit = Decimal("1e-8")
     amounts = {price: Decimal(amount) for price, amount in dict(rows).items()}
     return [
@@ -399,7 +399,7 @@ def cut(rows: dict[str, str]) -> list[tuple[str, str]]:
 def test_recorded_books_are_those_of_the_exchange_after_each_of_their_differences(
     samples: Path,
 ) -> None:
-    """Amounts are doubles: exact, three books of ten would need more digits than a book holds."""
+    """Amounts are doubles: three books of ten would need more digits than a book holds."""
     frames = [each for each in recorded(samples)[1] if b'.depth.step0","ts":' in each[:60]]
     messages = [json.loads(frame, parse_float=str) for frame in frames]
     natives = dict.fromkeys(message["ch"].split(".")[1] for message in messages)

@@ -1,4 +1,4 @@
-"""Hyperliquid, as conversations: what it says, what we answer."""
+"""Conversations with Hyperliquid: its messages and our answers."""
 
 import json
 from typing import Any
@@ -172,7 +172,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
 
 
 def token(index: int, name: str, decimals: int = 2) -> dict[str, Any]:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     row = {"name": name, "szDecimals": decimals, "weiDecimals": 8, "index": index}
     return row | {"tokenId": "0x6d1e7cde53ba9467b783cb7c530ce054", "isCanonical": True}
 

@@ -1,4 +1,4 @@
-"""Independent Reserve, as conversations: what it says, what we answer."""
+"""Conversations with Independent Reserve: its messages and our answers."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ UNKNOWN_FRAMES = (
 
 
 def damaged(frame: bytes) -> bytes:
-    """Without either side."""
+    """Remove either side."""
     return frame.replace(b'"Bids":', b'"gone":').replace(b'"Offers":', b'"gone":')
 
 
@@ -51,7 +51,7 @@ def book(event: str, pair: str = "btc/usd", **members: Any) -> bytes:
 
 
 def levels(text: str) -> list[dict[str, float]]:
-    """Levels of a text of prices and volumes."""
+    """Parse levels from a text of prices and volumes."""
     numbers = [float(each) for each in text.split()]
     return [
         {"Price": price, "Volume": volume}
@@ -101,7 +101,7 @@ def test_every_book_frame_brings_its_checksum() -> None:
 
 
 def test_the_checksum_is_over_bids_then_asks_with_eight_decimals() -> None:
-    """The one frame that ccxt prints, of a book of one level a side."""
+    """The only frame that ccxt prints, of a book with one level per side."""
     sides = {"Bids": [{"Price": 2198.09, "Volume": 0.16143952}]}
     sides |= {"Offers": [{"Price": 2201.25, "Volume": 15}]}
     connector, reader = EXCHANGE.connector([ETH]), Reader(EXCHANGE)
@@ -110,7 +110,7 @@ def test_the_checksum_is_over_bids_then_asks_with_eight_decimals() -> None:
 
 
 def test_the_books_that_the_page_prints_have_their_checksums() -> None:
-    """A book of depth 5: the change pushes a level out that nothing deletes."""
+    """A book of depth 5: the change pushes out a level without deleting it."""
     printed = "31802.46 0.25 31802.45 0.32464684 31802.42 0.34465528 31785.01 2.733 31785 1.5"
     offered = "31844.99 0.30740328 31845 1.5 31865.3 0.2 31875 1.5 31875.9 0.788"
     connector, reader = EXCHANGE.connector([BTC]), Reader(replace(EXCHANGE, depth=5))

@@ -1,4 +1,4 @@
-"""Kraken, as conversations: what it says, what we answer."""
+"""Conversations with Kraken: its messages and our answers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""KuCoin, as conversations: what it says, what we answer; the classic feed from its recording."""
+"""Conversations with KuCoin: its messages and our answers; a recording of the classic feed."""
 
 import asyncio
 import json
@@ -372,7 +372,7 @@ def test_every_recorded_classic_frame_joins_its_body_and_equals_dicts(samples: P
 
 
 def applied(sides: Sides, changes: dict[str, list[list[str]]]) -> Sides:
-    """Change plain dicts by rows; those with a price of zero are no levels."""
+    """Apply rows to plain dicts; a price of zero is not a level."""
     for side, rows in zip(sides, (changes["bids"], changes["asks"]), strict=True):
         for price, amount, *_ in rows:
             side[Decimal(price)] = Decimal(amount)
@@ -447,7 +447,7 @@ async def test_the_classic_channel_is_chosen_connected_and_repaired_over_sockets
             supervisor.acquire(instrument)
 
             async def true() -> None:
-                """Wait until the book is live and equals what the exchange has."""
+                """Wait until the book is live and equals the exchange's."""
                 async with asyncio.timeout(20):
                     while not equal(books, simulated, instrument):
                         stirred.clear()

@@ -1,4 +1,4 @@
-"""LBank, as conversations: what it says, what we answer."""
+"""Conversations with LBank: its messages and our answers."""
 
 import json
 from decimal import Decimal

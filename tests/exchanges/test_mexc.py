@@ -1,4 +1,4 @@
-"""MEXC, as conversations: what it says, what we answer."""
+"""Conversations with MEXC: its messages and our answers."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ RECORDED_AT_100MS = (
 
 
 def at_10ms(frame: bytes) -> bytes:
-    """The same push of the channel of every 10 ms."""
+    """The same push on the channel with an interval of 10 ms."""
     push = Push.FromString(frame)
     push.channel = push.channel.replace("@100ms@", "@10ms@")
     return push.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
@@ -74,7 +74,7 @@ UNKNOWN_FRAMES = (
 
 
 def damaged(frame: bytes) -> bytes:
-    """A push whose `toVersion` (a text of 7 digits) is none."""
+    """A push with an invalid `toVersion` (a text of 7 digits)."""
     return frame.replace(b"\x2a\x07", b"\x2a\x07x", 1)[:-1]
 
 
@@ -92,7 +92,7 @@ def varint(value: int) -> bytes:
 
 
 def push(first: int | bytes, final: int | bytes, native: str = "BTCUSDT") -> bytes:
-    """A delta with one bid, whose amount is the last version."""
+    """A delta with one bid, whose amount equals the last version."""
     first, final = (
         each if isinstance(each, bytes) else str(each).encode() for each in (first, final)
     )

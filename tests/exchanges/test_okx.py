@@ -1,4 +1,4 @@
-"""OKX, as conversations: what it says, what we answer."""
+"""Conversations with OKX: its messages and our answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""OKX US: what is its own; the protocol itself is `test_okx`."""
+"""OKX US: the differences from OKX; the protocol is tested in `test_okx`."""
 
 import json
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ UNKNOWN_FRAMES = (
 
 
 def book(action: str, previous: int, sequence: int) -> bytes:
-    """A frame as the page prints it, of another pair."""
+    """The frame of the exchange's page, changed to another pair."""
     item = {"asks": [["8476.98", "415", "0", "13"]], "bids": [["8476.97", "256", "0", "12"]]}
     item |= {"ts": "1597026383085", "checksum": 0, "prevSeqId": previous, "seqId": sequence}
     arg = {"channel": "books", "instId": "BTC-USD"}

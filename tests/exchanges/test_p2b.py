@@ -1,4 +1,4 @@
-"""P2B, as conversations: what it says, what we answer; and a connection for each market."""
+"""Conversations with P2B: its messages and our answers; one connection per market."""
 
 import asyncio
 import json
@@ -164,7 +164,7 @@ def test_instruments_are_read_row_by_row() -> None:
 
 
 def test_a_row_without_both_currencies_is_no_pair() -> None:
-    """P2B lists no derivatives; what is no pair of two currencies is left out."""
+    """P2B lists no derivatives; rows that are not pairs of two currencies are skipped."""
     assert listed(ROW | {"money": ""}, {"name": "BTC_PERP", "contract": True}) == []
 
 

@@ -1,4 +1,4 @@
-"""Phemex, as conversations: what it says, what we answer; its spot books from a recording."""
+"""Conversations with Phemex: its messages and our answers; a recording of spot books."""
 
 import json
 from collections import Counter
@@ -148,7 +148,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
 
 
 def product(**members: Any) -> dict[str, Any]:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     row = {"symbol": "sBTCUSDT", "code": 1001, "type": "Spot", "quoteCurrency": "USDT"}
     row |= {"priceScale": 8, "ratioScale": 8, "pricePrecision": 2, "baseCurrency": "BTC"}
     row |= {"baseTickSize": "0.000001 BTC", "quoteTickSize": "0.01 USDT", "status": "Listed"}
@@ -212,7 +212,7 @@ def test_the_simulator_refuses_what_phemex_refuses() -> None:
 
 @pytest.mark.replayed("phemex", "PHEMEX.ws.1.0")
 def test_recorded_spot_books_equal_dicts_and_the_snapshots_that_verify_them(samples: Path) -> None:
-    """Its currencies all had a scale of 8 then; frames of contracts are of no instrument here."""
+    """All currencies had a scale of 8 then; frames of contracts match no instrument here."""
     natives = ("sBCHUSDT", "sENJUSDT", "sGRTUSDT", "sLINKUSDT", "sSUSHIUSDT")
     books = {each: Instrument("phemex", each, each, scales=(8, 8)) for each in natives}
     connector, reader = EXCHANGE.connector([*books.values()]), Reader(EXCHANGE)

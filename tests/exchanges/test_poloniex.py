@@ -1,4 +1,4 @@
-"""Poloniex, as conversations: what it says, what we answer."""
+"""Conversations with Poloniex: its messages and our answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Upbit, as conversations: what it says, what we answer; and its recording of 2021."""
+"""Conversations with Upbit: its messages and our answers; a recording of 2021."""
 
 import ast
 import json

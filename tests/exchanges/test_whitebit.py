@@ -1,4 +1,4 @@
-"""WhiteBIT, as conversations: what it says, what we answer."""
+"""Conversations with WhiteBIT: its messages and our answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""WOO X, as conversations: what it says, what we answer."""
+"""Conversations with WOO X: its messages and our answers."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ MADE_MS = 1_790_137_718_138
 
 
 def body(at: int) -> bytes:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     asks = [{"price": "56749.8", "quantity": "0.032126"}]
     bids = [{"price": "56700", "quantity": "1.714147"}]
     return json.dumps(
@@ -183,7 +183,7 @@ def test_a_body_that_is_no_book_names_its_instrument(bad: bytes) -> None:
 
 
 def row(**members: Any) -> dict[str, Any]:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     listed = {"symbol": "SPOT_AAVE_USDT", "status": "TRADING", "baseAsset": "AAVE"}
     listed |= {"baseAssetMultiplier": 1, "quoteAsset": "USDT", "quoteMin": "0"}
     listed |= {"quoteTick": "0.01", "baseTick": "0.0001", "bidFloorRatio": None}

@@ -1,4 +1,4 @@
-"""XT.com, as conversations: what it says, what we answer."""
+"""Conversations with XT.com: its messages and our answers."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def delta(first: int, final: int) -> bytes:
 
 
 def body(sequence: int) -> bytes:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     bids, asks = [["22444.51", "0.129887"]], [["22446.19", "0.095330"]]
     result = {"timestamp": 1678169975184, "lastUpdateId": sequence, "bids": bids, "asks": asks}
     return json.dumps({"rc": 0, "mc": "SUCCESS", "ma": [], "result": result}).encode()
@@ -152,7 +152,7 @@ def test_a_body_that_is_no_book_names_its_instrument(bad: bytes) -> None:
 
 
 def row(**members: Any) -> dict[str, Any]:
-    """As ccxt prints it."""
+    """A frame printed by ccxt."""
     listed = {"id": 640, "symbol": "xt_usdt", "state": "ONLINE", "stateTime": 1554048000000}
     listed |= {"tradingEnabled": True, "openapiEnabled": True, "nextState": None}
     listed |= {"baseCurrency": "xt", "quoteCurrency": "usdt", "filters": []}

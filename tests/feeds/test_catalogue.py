@@ -1,4 +1,4 @@
-"""The catalogue: what is listed, what changed, what may have been meant."""
+"""The catalogue: listed instruments, changes, and suggestions for unknown symbols."""
 
 import asyncio
 import json
@@ -229,7 +229,7 @@ def test_a_suggestion_is_made_from_a_bounded_choice():
 
 
 class Sleeps:
-    """Sleeping that ends when the test says so."""
+    """A sleep that the test ends."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -248,7 +248,7 @@ class Sleeps:
 
 
 class Lists:
-    """What each host answers, and in which order."""
+    """The responses of each host, in order."""
 
     def __init__(self, **answers: list[httpx.Response]) -> None:
         self.answers = answers
@@ -388,7 +388,7 @@ async def test_a_list_that_is_asked_for_by_post_gets_its_body_once():
 
 
 def next_page(bodies: Sequence[bytes]) -> str | None:
-    """A page whose last word is `+` has another behind it."""
+    """A page whose last word is `+` has a next page."""
     return f"/instruments?page={len(bodies) + 1}" if bodies[-1].endswith(b"+") else None
 
 
@@ -400,7 +400,7 @@ PAGED = replace(TOY, parse_instruments=parse_page, next_page=next_page)
 
 
 def paged(*pages: bytes, asked: list[str] | None = None, **limits) -> Catalogue:
-    """The last page comes again and again, where more are asked for."""
+    """The last page repeats if more are requested."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         number = int(request.url.params.get("page", 1))

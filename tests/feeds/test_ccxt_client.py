@@ -1,4 +1,4 @@
-"""A ccxt client in its thread, with a scripted ccxt: its frames, what ends it, what is left."""
+"""A ccxt client in its thread, with a scripted ccxt: frames, errors, leftovers."""
 
 import asyncio
 import decimal
@@ -21,7 +21,7 @@ FAST_S = 0.01
 
 
 class InvalidNonce(Exception):
-    """Named as ccxt's."""
+    """Has the name of ccxt's exception."""
 
 
 class BadRequest(Exception):
@@ -33,7 +33,7 @@ class NetworkError(Exception):
 
 
 class Scripted:
-    """What a client needs of a ccxt.pro exchange, moved by the test."""
+    """The parts of a ccxt.pro exchange that a client uses, controlled by the test."""
 
     def __init__(self, *, unwatch=True):
         self.has = {"unWatchOrderBook": unwatch}
@@ -74,7 +74,7 @@ def book(*bids, at=None):
 
 
 class Desk:
-    """A worker with a client of a scripted ccxt; frames arrive in the test's loop."""
+    """A worker with a client of a scripted ccxt; frames arrive in the test's event loop."""
 
     def __init__(self, scripted, *, interval_s=FAST_S, **limits):
         self.scripted = scripted
@@ -120,7 +120,7 @@ class Desk:
         self.worker.post(self.client.command, json.dumps(command).encode())
 
     async def do(self, action, *arguments):
-        """Call something in the worker's thread."""
+        """Call a function in the worker's thread."""
 
         async def call():
             return action(*arguments)

@@ -1,4 +1,4 @@
-"""ccxt's floats as text, its markets and its exceptions: all that is pure of the long tail."""
+"""The pure parts of the ccxt feeds: floats as text, markets, exceptions."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""The clock of an exchange, measured by requests over real sockets, and what may fail."""
+"""The clock of an exchange, measured by requests over real sockets, with failures."""
 
 import asyncio
 import time

@@ -31,12 +31,12 @@ class Asking:
 
 
 def sorted_by(frame, *, joining=False, pending=False, budget=100):
-    """What a listener makes of one frame: the calls, in order."""
+    """The calls that a listener makes for one frame, in order."""
     calls = []
 
     class Writing(ExchangeConnection):
         def __init__(self):
-            """Without a socket."""
+            """A listener without a socket."""
 
         def unusual(self, transport, frame):
             calls.append(("unusual", frame.get_payload_as_bytes()))
@@ -105,7 +105,7 @@ def test_everything_else_is_unusual(kind, message, fin, rsv1, joining):
 def test_an_error_of_the_reader_is_not_swallowed():
     class Failing(ExchangeConnection):
         def __init__(self):
-            """Without a socket."""
+            """A listener without a socket."""
 
     failing = Failing()
     failing.session, failing.monotonic, failing.joining = Asking(False), lambda: NOW, False

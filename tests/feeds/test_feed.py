@@ -1,4 +1,4 @@
-"""The rim: one feed against real sockets on loopback. Waits are events, never guesses."""
+"""One feed with real sockets on loopback; waits end by events, never by time."""
 
 import asyncio
 import gzip
@@ -46,7 +46,7 @@ HOST = "127.0.0.1"
 
 
 class Server:
-    """A toy exchange on loopback: what it hears is queued, what it says is up to the test."""
+    """A toy exchange on loopback: queues received frames, sends what the test sets."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -107,7 +107,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 class Rig:
-    """A feed and everything around it; the moves of health are queued."""
+    """A feed and its surroundings; changes of health are queued."""
 
     def __init__(
         self,
@@ -782,7 +782,7 @@ ADVANCED_ASKS, ADVANCED_BYTES = 27_017, 5_080_000  # of BTC-USD's snapshot in 20
 
 
 def advanced_snapshot(size: int, asks: int = ADVANCED_ASKS) -> str:
-    """A snapshot as long as the exchange's: as many asks, and bids for the rest."""
+    """A snapshot as long as the exchange's: the same number of asks, the rest bids."""
 
     def level(side: str, cents: int) -> str:
         return (
@@ -835,7 +835,7 @@ async def test_a_message_longer_than_coinbase_sends_ends_the_connection(server):
 
 
 class Desk:
-    """Gives each connection its address, or the scripted answer."""
+    """Returns an address for each connection, or the scripted answer."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -915,7 +915,7 @@ async def test_a_server_that_ends_the_tls_handshake_is_reported_by_the_feed_alon
 
 
 async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(server):
-    """Time stands still: what leaves is what may leave at once, over both sockets together."""
+    """Time stands still, so only the initial burst may be sent, over both sockets together."""
     exchange = limited(TOY, messages=(Limit(30, 1.0, Scope.ADDRESS),))  # a burst of six
     quotas = Quotas(exchange.limits)
     first, second = (
@@ -936,7 +936,7 @@ async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(ser
 
 
 async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(server):
-    """One that ends takes no other book along, and comes back with its own market."""
+    """A closed connection affects no other book, and is reopened with its own market."""
 
     async def short(seconds: float) -> None:
         await asyncio.sleep(min(seconds, 0.001))

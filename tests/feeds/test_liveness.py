@@ -1,4 +1,4 @@
-"""What the silences of one connection mean."""
+"""Silences of one connection, and their meaning."""
 
 import pytest
 from msgspec.structs import replace
@@ -115,7 +115,7 @@ def test_one_frozen_book_ends_no_connection_and_each_wrong_verdict_waits_longer(
 
 
 def beside(made: Liveness) -> tuple[Watch, Watch]:
-    """A book that changes every half second, and one that is seldom moved."""
+    """A book that changes every half second, and one that rarely changes."""
     busy, slow = live(made), live(made, B, now=1.0)
     for half in range(120):
         busy.book.updated_at = half / 2

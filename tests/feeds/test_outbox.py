@@ -1,4 +1,4 @@
-"""What may leave a connection, and when."""
+"""Rate limits of the frames that a connection sends."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Books through a proxy: HTTP CONNECT and SOCKS5 with real sockets, its refusals and its death."""
+"""Books through a proxy: HTTP CONNECT and SOCKS5 with real sockets, refusals and failures."""
 
 import asyncio
 import base64

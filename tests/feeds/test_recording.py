@@ -1,4 +1,4 @@
-"""Recordings: what is written is read again; the samples of others are read too."""
+"""Recordings: written files are read back; samples of other programs are read too."""
 
 import json
 from collections import Counter
@@ -61,7 +61,7 @@ def record(path: Path, entries: list[Entry], **options: int) -> Recorder:
 
 
 def without_kind(entry: Entry) -> Entry:
-    """Text that is not one plain line comes back as binary: the bytes are what counts."""
+    """Text that is not one plain line is read back as binary, with the same bytes."""
     return entry._replace(binary=False) if isinstance(entry, Sent | Received) else entry
 
 
@@ -220,7 +220,7 @@ def test_lines_are_buffered_and_a_closed_recorder_is_quiet(
 
 
 def order_book_frames(name: str, entries: list[Entry]) -> int:
-    """Count as the samples' README does."""
+    """Count frames as the samples' README does."""
     marks = {
         "BINANCE.ws.1.0": b'"depthUpdate"',
         "OKX.ws.1.0": b'"channel":"books"',

@@ -1,4 +1,4 @@
-"""What is done about an instrument that is not live: the table, and one connection by hand."""
+"""Recovery of instruments that are not live: the table, and one connection by hand."""
 
 from feeds.toy import TOY, A, B
 from onebook.books import Books

@@ -1,4 +1,4 @@
-"""Live books that are fetched again: Binance's connector in a session, time is a number."""
+"""Refetching live books: Binance's connector in a session, with time as a number."""
 
 import json
 from functools import partial
@@ -49,7 +49,7 @@ def event(
 
 
 class Talk:
-    """A session of Binance with a clock that is moved by hand."""
+    """A session of Binance with a clock advanced by hand."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Talk:
 
 
 def asked(actions: list[Effect]) -> list[bool]:
-    """For each body that was asked for: whether it can be put off."""
+    """For each requested body, whether it can be postponed."""
     return [action.fetch.spare for action in actions if isinstance(action, Request)]
 
 
@@ -125,7 +125,7 @@ def live(**options) -> Talk:
 
 
 def gone(first: int, last: int) -> list[list[str]]:
-    """Bids from the best on that are no more."""
+    """Remove bids, best first."""
     return [[str(10_000 - rank), "0"] for rank in range(first, last + 1)]
 
 
@@ -240,7 +240,7 @@ def test_fault_dead_stream_is_stale_when_a_body_moved_and_no_delta_came() -> Non
 
 
 def test_fault_dead_stream_is_found_though_the_first_probe_failed() -> None:
-    """A probe that brings no body proves nothing: the next one comes soon, not in minutes."""
+    """A probe without a body proves nothing: the next one follows soon, not in minutes."""
     talk = Talk(BTC)
     talk.fetched(body(100))
     assert asked(talk.wait(LIMITS.probe_first_s + 1)) == [True]
@@ -264,7 +264,7 @@ def test_a_quiet_stream_that_delivers_what_the_body_showed_is_not_dead() -> None
 
 
 def dead_again(talk: Talk) -> list[Effect]:
-    """Let the stream of BTC be found dead once more."""
+    """Have the stream of BTC found dead once more."""
     talk.requests = 3 + 2 * (talk.requests > 1)
     assert asked(talk.acknowledge()) == [False]
     talk.fetched(body(200))
@@ -339,7 +339,7 @@ def sent(actions: list[Effect]) -> int:
 
 
 def near_horizon(talk: Talk) -> list[Effect]:
-    """Take levels away until another body is needed."""
+    """Remove levels until another body is needed."""
     gone = [[str(10_000 - rank), "0"] for rank in range(1, 500)]
     talk.now += LIMITS.reseed_min_s
     return talk.hear(event(102, 102, gone))

@@ -1,4 +1,4 @@
-"""Conversations with a session: in, out, in, out; time is a number."""
+"""Conversations with a session: frames in, outputs out; time is a number."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from onebook.model import Health, Instrument, Reason
 
 
 class Talk:
-    """A session with a clock that is moved by hand."""
+    """A session with a clock advanced by hand."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Talk:
         return self.out()
 
     def wait(self, seconds: float, *, hearing: bytes | None = b"send") -> list[Effect]:
-        """Let time pass in ticks, hearing something on the socket each second."""
+        """Advance time in ticks, with a message on the socket each second."""
         actions: list[Effect] = []
         for step in range(round(seconds * 10)):
             self.now += 0.1
@@ -128,7 +128,7 @@ def test_a_frame_that_only_changes_a_book_leaves_nothing_to_do():
 
 
 def latencies(talk: Talk) -> tuple[float, float | None]:
-    """How many were sampled so far, and the newest."""
+    """The number of samples so far, and the newest."""
     talk.stats.latency.publish(wall_offset_s=0.0, old_s=1e6)
     count = REGISTRY.get_sample_value("onebook_exchange_latency_seconds_count", {"exchange": "toy"})
     return count or 0.0, talk.stats.latency.newest_s
@@ -509,7 +509,7 @@ def test_a_snapshot_by_rest_that_failed_is_asked_for_again():
 
 
 def failing(talk: Talk, words: str = "toy answered 404.") -> list[Effect]:
-    """What follows when the snapshot of A is asked for and refused."""
+    """The outputs when the snapshot of A is requested and refused."""
     talk.hear(b"fetch A")
     talk.session.fetch_failed(A, words, talk.now)
     return talk.out()
@@ -633,7 +633,7 @@ def test_an_added_instrument_that_brings_no_snapshot_is_asked_for_again():
 
 
 def test_a_renewed_subscription_that_is_not_acknowledged_is_no_subscription():
-    """Where requests replace each other, what is listed no longer is left out in silence."""
+    """Where requests replace each other, a delisted book is dropped without a message."""
     talk = live(A, B)
     talk.hear(b"renewed A", b"renewed B")
     talk.wait(1)
@@ -699,7 +699,7 @@ BUSY = 0.5  # seconds between two changes of a busy book
 
 
 def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> None:
-    """Let books change for a while, with the pongs of a healthy socket."""
+    """Change books for a while, with the pongs of a healthy socket."""
     for _ in range(round(seconds / every_s)):
         assert talk.wait(every_s, hearing=None) == []
         talk.session.received_control(talk.now)
@@ -707,7 +707,7 @@ def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> No
 
 
 def pongs(talk: Talk, seconds: float) -> list[Effect]:
-    """Let time pass on a socket that answers each second and brings no data."""
+    """Advance time on a socket that answers each second but sends no data."""
     return [action for action in talk.wait(seconds) if action != PING]
 
 
@@ -998,7 +998,7 @@ def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
 
 
 def test_a_request_that_is_repeated_because_of_a_rate_limit_is_sent_after_the_pause():
-    """As those for fast best prices, whose books are live and request nothing themselves."""
+    """Such as tasks for fast best prices, whose books are live and send no requests."""
     limits = FeedLimits(slow_down_s=10.0, slow_down_max_s=30.0)
     talk = live(A, exchange=replace(TOY, quiet_max_s=1e6), limits=limits)
     for pause_s in (15, 30, 45):

@@ -64,7 +64,7 @@ def test_what_the_table_does_not_know_is_an_error(phase: Phase, cause: Cause) ->
 
 
 def test_nothing_the_exchange_can_say_is_missing_in_the_table() -> None:
-    """Whatever it says in whatever order; the causes that are ours follow from the phase."""
+    """Any events in any order; causes on our side follow from the phase."""
     said = (Cause.ACKNOWLEDGE, Cause.REFUSE, Cause.POSTPONE, Cause.HALT)
     missing = [(at, cause) for at in Phase for cause in said if (at, cause) not in TRANSITIONS]
     assert missing == []
@@ -131,7 +131,7 @@ def test_a_healthy_silence_is_remembered_for_one_to_two_windows():
 
 
 def test_a_quiet_book_that_was_silent_for_25_s_is_never_overdue():
-    """Gaps as of MINA/GBP on Kraken: seconds on average, 25.8 at the longest."""
+    """Gaps of MINA/GBP on Kraken: seconds on average, 25.8 s at most."""
     for seed in range(200):
         source = random.Random(seed)
         cadence = Cadence()

@@ -1,4 +1,4 @@
-"""The supervisor: what is wanted becomes feeds, packed, kept a while and taken down."""
+"""The supervisor: subscriptions become feeds, grouped, kept for a while, then closed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def instruments(name: str, count: int) -> list[Instrument]:
 
 
 async def for_ever(seconds: float) -> None:
-    """Sleep until cancelled: feeds exist, and do nothing."""
+    """Sleep until cancelled, as a feed without any effect."""
     await asyncio.Event().wait()
 
 

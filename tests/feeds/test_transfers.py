@@ -1,4 +1,4 @@
-"""Transfers of coins, read through the real ccxt from servers that speak as the exchanges do."""
+"""Transfers of coins, read through the real ccxt from servers with the exchanges' responses."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ PATHS = {"/api/v3/currencies": KUCOIN, "/api/v4/spot/currencies": GATE}
 
 
 class Server:
-    """HTTP on the loopback interface; `paths` are the bodies, `asked` the requests."""
+    """HTTP on loopback; `paths` are the bodies, `asked` the requests."""
 
     def __init__(self, paths: dict[str, Any]) -> None:
         self.paths = paths

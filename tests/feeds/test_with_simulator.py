@@ -1,4 +1,4 @@
-"""Real connectors, real sockets, simulated exchanges: the parts together, fault by fault."""
+"""Real connectors, real sockets, simulated exchanges, with one fault after the other."""
 
 import asyncio
 import random
@@ -69,7 +69,7 @@ class Rig:
         return book
 
     def equal(self, instrument: Instrument) -> bool:
-        """Whether our book is live and level for level that of the exchange."""
+        """Whether our book is live and equals the exchange's, level by level."""
         book = self.book(instrument)
         if book.health is not Health.LIVE:
             return False
@@ -221,7 +221,7 @@ async def test_one_frozen_pair_goes_stale_beside_neighbours_that_move(rig):
 
 
 async def speaking(rig: Rig, seconds: float) -> None:
-    """Let the exchange speak until its silence would be noticed."""
+    """Let the exchange send until its silence would be detected."""
     since = asyncio.get_running_loop().time()
     await rig.until(lambda: asyncio.get_running_loop().time() > since + seconds)
 
@@ -265,7 +265,7 @@ SEEDED = FeedLimits(
 
 @pytest.fixture
 async def seeded(request) -> AsyncIterator[tuple[Rig, Instrument]]:
-    """Binance with bodies of 100 levels of its 500; a parameter is its REST budget a minute."""
+    """Binance with bodies of 100 of its 500 levels; a parameter is its REST budget per minute."""
     budget: int = getattr(request, "param", 60_000)
     async with SimulatedExchanges(["binance"], seed=7, rate_hz=0) as simulated, Rest() as rest:
         exchanges = {
@@ -328,7 +328,7 @@ async def test_a_stream_that_delivers_nothing_is_found_over_sockets(seeded):
 
 @pytest.mark.parametrize("seeded", [200], indirect=True)
 async def test_a_live_book_takes_no_budget_that_a_first_one_may_need(seeded):
-    """200 a minute: a burst of 100, a body costs 50, and half of the burst stays for others."""
+    """200 a minute: a burst of 100, a body costs 50, and half of the burst is reserved."""
     rig, instrument = seeded
     await live(rig, instrument)
     book, steps = rig.book(instrument), 0

@@ -1,4 +1,4 @@
-"""The smallest exchange: one word a line says what its connector answers.
+"""The smallest exchange: each line has one word that names the connector's output.
 
 A whole implementation of the connector contract, so that a conversation with a session is readable
 as text: `snap A [["1","1"]] [["2","1"]]`, `gap A`, `closing soon`. Data may end with its time.
@@ -192,7 +192,7 @@ def limited(exchange: Exchange, **kinds: Any) -> Exchange:
 
 
 def paced(exchange: Exchange) -> Exchange:
-    """The facts of a simulated exchange after `admit_all`: nothing waits for its turn.
+    """The facts of a simulated exchange after `admit_all`: no request waits.
 
     Binance's limit of messages stays, as its simulator enforces that one always.
     """

@@ -1,4 +1,4 @@
-"""Clients that do not behave: raw sockets that speak just enough WebSocket."""
+"""Misbehaving clients: raw sockets with just enough WebSocket."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def text(**message):
 
 
 class Raw:
-    """A socket after its upgrade, which reads and answers only what a test asks for."""
+    """A socket after its upgrade, which reads and answers only on demand."""
 
     def __init__(self, sock, loop):
         self.sock = sock
@@ -39,14 +39,14 @@ class Raw:
         await self._loop.sock_sendall(self.sock, data)
 
     def push(self, data):
-        """Send what the kernel takes now; how much that was."""
+        """Send as many bytes as the kernel accepts now; return their number."""
         try:
             return self.sock.send(data)
         except BlockingIOError:
             return 0
 
     async def read(self, size=65_536):
-        """What has come; nothing at the end."""
+        """The received bytes; b"" at the end."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self._loop.sock_recv(self.sock, size)
@@ -54,7 +54,7 @@ class Raw:
                 return b""
 
     async def frames(self, count):
-        """The next frames from the server, as (first byte, payload)."""
+        """The server's next frames, as (first byte, payload)."""
         found = []
         while len(found) < count:
             whole, self.rest = split(self.rest)
@@ -74,7 +74,7 @@ class Raw:
 
 
 def split(data):
-    """Whole frames of a server's bytes as (first byte, payload), and what is left."""
+    """Complete server frames as (first byte, payload), and the remaining bytes."""
     found, at = [], 0
     while at + 2 <= len(data):
         size, start = data[at + 1], at + 2

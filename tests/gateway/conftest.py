@@ -6,7 +6,7 @@ from gateway.rig import gateway
 
 @pytest.fixture
 async def node(tmp_path):
-    """A listening gateway with the contract's settings, but for connection attempts."""
+    """A listening gateway with the contract's settings, except for connection attempts."""
     async with gateway(tmp_path) as listening:
         yield listening
 

@@ -1,4 +1,4 @@
-"""One client's commands and a clock: what goes in and what comes out, without a socket."""
+"""One client's commands and a clock: inputs and outputs, without a socket."""
 
 import json
 
@@ -89,7 +89,7 @@ class Conversation:
         return MessageTime(self.now_s, 1_763_632_800_000_000)
 
     def says(self, text=None, **message):
-        """What follows: messages as dicts, the rest as it is."""
+        """The outputs: messages as dicts, others unchanged."""
         text = json.dumps(message) if text is None else text
         return shown(self.client.received(text, now=self.now, latency_ms=2.5))
 
@@ -108,7 +108,7 @@ def error(code, message=None, /, kind="error", **more):
 
 
 def assert_error(outputs, code, /, kind="error", **more):
-    """Exactly one error with a sentence for people."""
+    """Exactly one error with a sentence for users."""
     (got,) = outputs
     assert got.pop("message").endswith((".", "?"))
     assert got == error(code, kind=kind, **more)

@@ -29,7 +29,7 @@ OPEN_WIDE = GatewayLimits(flood_burst=1_000_000, unsent_bytes_max=1 << 30)
 
 
 def echoing():
-    """A protocol of connections that echo; the parts that know accounts and books are left out."""
+    """A protocol whose connections echo; without accounts and books."""
     settings = GatewaySettings()
     clock, connections = Clock(), ConnectionRegistry()
     loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class EchoProcessor(CommandProcessor):
 
 
 class Echo(ClientConnection):
-    """Says back what it hears, as text or as bytes."""
+    """Sends back received messages, as text or as bytes."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Small tools of tests that speak to a gateway over real sockets."""
+"""Helpers for tests that use a gateway over real sockets."""
 
 from contextlib import suppress
 
@@ -8,7 +8,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 
 async def refused(url, **options):
-    """The HTTP answer to an upgrade that is not accepted."""
+    """The HTTP response to a refused upgrade."""
     with pytest.raises(InvalidStatus) as caught:
         async with connect(url, proxy=None, **options):
             pass
@@ -31,11 +31,11 @@ class Watched:
 
 
 async def unread(client, message):
-    """Send what the server will not read to its end."""
+    """Send data that the server will not read completely."""
     with suppress(ConnectionClosed):
         await client.socket.send(message)
 
 
 async def raw(client, data):
-    """Bytes to the server, past the client library."""
+    """Send bytes to the server, bypassing the client library."""
     client.socket.transport.write(data)

@@ -1,4 +1,4 @@
-"""A whole gateway on loopback: real accounts, books, streams and sockets; time moves by hand."""
+"""A whole gateway on loopback: real accounts, books, streams and sockets; a manual clock."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 
 
 class MovableClock(Clock):
-    """The real clock, which a test can put forward, and whose wall clock it can set."""
+    """The real clock, which a test can advance and whose wall clock it can set."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class MovableClock(Clock):
 
 
 class Market:
-    """Catalogue and supervisor: which exchange trades what, and which books are wanted."""
+    """Catalogue and supervisor: listed pairs, and subscribed books."""
 
     def __init__(self, books, listed):
         self._books = books
@@ -107,7 +107,7 @@ LISTED = {
 
 
 class Node:
-    """Everything a gateway needs, and the hands of the exchanges and the operator."""
+    """All parts of a gateway, and controls of the exchanges and the operator."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Node:
         self.books.set_health(instrument, Health.STALE, reason, self.clock.monotonic())
 
     async def acknowledged(self):
-        """Let every client acknowledge what it got, and charge it."""
+        """Have every client acknowledge its received bytes, and charge them."""
 
         def nothing_left():
             self.gateway.charges.charge_all()
@@ -186,7 +186,7 @@ class Node:
         await settled(nothing_left)
 
     def later(self, seconds):
-        """Put the clock forward and tick once."""
+        """Advance the clock and tick once."""
         self.clock.put_forward(seconds)
         while self.gateway.scheduler.tick():
             pass
@@ -219,7 +219,7 @@ class Node:
 
     @asynccontextmanager
     async def client(self, key=None, *, compression=None, query="", **options):
-        """A connected client, authenticated if there is a key; the welcomes are read."""
+        """A connected client, authenticated if there is a key; the welcomes have been read."""
         async with connect(
             self.url + query,
             compression=compression,
@@ -250,7 +250,7 @@ class Talk:
             return parse(await self.socket.recv())
 
     async def until(self, kind):
-        """The next message of a type; others on the way are dropped."""
+        """The next message of a type; earlier ones are dropped."""
         while True:
             message = await self.next()
             if message["type"] == kind:
@@ -261,7 +261,7 @@ class Talk:
         return await self.next()
 
     async def closed(self):
-        """The close code, after the messages that are still there."""
+        """The close code, after any remaining messages."""
         async with asyncio.timeout(PATIENCE_S):
             with suppress(ConnectionClosedError):
                 async for _ in self.socket:
@@ -279,7 +279,7 @@ def levels(pairs):
 
 
 async def settled(condition):
-    """Let the loop run until a condition holds."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)

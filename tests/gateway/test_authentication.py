@@ -1,4 +1,4 @@
-"""Authentication over real sockets: keys in messages and queries, verdicts, room for a key."""
+"""Authentication over real sockets: keys in messages and queries, results, connection limits."""
 
 import asyncio
 from collections import Counter
@@ -289,7 +289,7 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
 async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key(
     node, key, monkeypatch
 ):
-    """The kernel acknowledges late: the welcome before a key is free, and each key pays its own."""
+    """With late acknowledgements, the welcome before a key is free, and each key pays its own."""
     other = await node.key()
     unacknowledged = [100]
     monkeypatch.setattr(sockets, "unacknowledged", lambda fd: unacknowledged[0])
@@ -316,7 +316,7 @@ BASIC_CONNECTIONS = 5
 
 
 async def half_open(node, key, stack):
-    """All the connections that a basic key may have, of peers that never answer again."""
+    """All connections that a basic key may have, with peers that never answer again."""
     return [await stack.enter_async_context(raw(node, key)) for _ in range(BASIC_CONNECTIONS)]
 
 

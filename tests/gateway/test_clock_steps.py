@@ -1,4 +1,4 @@
-"""The wall clock is set by an hour or a day while clients are connected: only timestamps notice."""
+"""Steps of the wall clock with connected clients: only timestamps change."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ STEPS = pytest.mark.parametrize(
 
 
 async def billed(node):
-    """What is billed in the periods around the present."""
+    """The billed bytes of the periods around the present."""
     [row] = await node.store.accounts.list_keys()
     key = key_of(row)
     starts = {
@@ -36,7 +36,7 @@ async def billed(node):
 
 
 async def tick(node):
-    """What a second brings: timeouts, pings, changed keys and bills."""
+    """The work of one second: timeouts, pings, changed keys and billing."""
     node.later(1.0)
     await node.accounts.poll(node.clock.wall_ms())
     await node.acknowledged()

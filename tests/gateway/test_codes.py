@@ -1,4 +1,4 @@
-"""Every error and close code of the documents comes from a real connection, and no other."""
+"""Every documented error and close code occurs on a real connection, and no other."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,7 +16,7 @@ CLOSE = 0x88
 
 
 class Way:
-    """How to make an error: settings, what happens before, whether there is a key, the message."""
+    """A way to provoke an error: settings, preparation, whether there is a key, the message."""
 
     def __init__(self, message=None, *, before=None, authenticated=True, raw_text=None, **settings):
         self.message, self.before, self.authenticated = message, before, authenticated

@@ -1,4 +1,4 @@
-"""What is wrong with a command, in words for its sender."""
+"""Error messages for invalid commands."""
 
 import json
 import re

@@ -34,7 +34,7 @@ UNLIMITED = GatewayLimits(flood_burst=1_000_000)  # so that a flood is not close
 
 
 async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(node, key):
-    """It would never be freed, because many open connections are frozen."""
+    """A cycle would never be freed, because many open connections are frozen."""
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -204,7 +204,7 @@ async def test_uvicorns_own_shutdown_closes_the_clients_left(tmp_path):
 
 
 class Stuck:
-    """A transport whose peer reads nothing."""
+    """A transport whose peer does not read."""
 
     aborted = False
 
@@ -253,7 +253,7 @@ FLOODS = {
 
 @pytest.fixture
 def taken(node, monkeypatch):
-    """Bytes that the event loop handed to connections of the node."""
+    """Bytes that the event loop passed to connections of the node."""
     total = []
     received = ClientConnection.data_received
 
@@ -266,7 +266,7 @@ def taken(node, monkeypatch):
 
 
 async def push_until_stuck(peer, data):
-    """Send until neither kernel takes more for 50 turns; how many bytes that were."""
+    """Send until neither kernel accepts more for 50 turns; return the number of bytes."""
     sent = turns = 0
     while turns < 50:
         count = peer.push(data)

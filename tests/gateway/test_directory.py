@@ -1,4 +1,4 @@
-"""Lists of exchanges and pairs in replies: only those that the settings switch on."""
+"""Lists of exchanges and pairs in replies contain only those enabled in the settings."""
 
 import json
 from datetime import date
@@ -150,7 +150,7 @@ def test_exchanges_are_a_list_all_or_all_but_some_and_former_names_count(alice, 
 
 
 def many(count):
-    """A client of a node with so many exchanges, which all trade BTC/USDT."""
+    """A client of a node with this many exchanges, all of which trade BTC/USDT."""
     names = [f"venue{number:02}" for number in range(count)]
     listed = Listed()
     listed.exchanges = lambda symbol: names
@@ -442,7 +442,7 @@ PAIRS = {"BTC/USDC": ["kraken", "okx"], "USDC/USDT": ["kraken"], "USDT/EUR": ["o
 
 @pytest.fixture
 def listed(monkeypatch):
-    """More pairs than the other tests know."""
+    """More pairs than in the other tests."""
     for symbol, names in PAIRS.items():
         monkeypatch.setitem(LISTED, symbol, names)
 

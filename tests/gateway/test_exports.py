@@ -1,4 +1,4 @@
-"""Exports as clients see them, over real sockets to the API and the host of files."""
+"""Exports from a client's perspective, over real sockets to the API and the file host."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ def now_ms():
 
 
 class World:
-    """A node, a client, and an account whose exchange can make its exports at once."""
+    """A node, a client, and an account whose exchange makes exports at once."""
 
     def __init__(self):
         self.ahead_ms = 0
@@ -65,7 +65,7 @@ async def world(folder):
 
 
 async def fetched(there):
-    """The answer of REST."""
+    """The REST response."""
     async with httpx.AsyncClient(base_url=there.node.url, timeout=PATIENCE_S) as client:
         answer = await client.post("/api/v1/authenticate", json={"api_key": there.key})
         headers = {"Authorization": f"Bearer {answer.json()['session_token']}"}

@@ -1,4 +1,4 @@
-"""One frame for all clients of a view, one write for each client and tick."""
+"""One frame for all clients of a view, one write per client and tick."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ TEXTS = (0x81, 0xC1)
 
 
 def used(node):
-    """What the node has charged so far, by all keys."""
+    """The bytes charged so far, by key."""
     return sum(count.used_bytes for count in node.accounts.meter._counts.values())
 
 
@@ -136,7 +136,7 @@ async def fall_asleep(node, peer):
 
 
 async def got(peer):
-    """Payload bytes of the messages that a client can read after it was cut, to the last byte."""
+    """Payload bytes that a disconnected client can still read, to the last byte."""
     data = peer.rest
     while more := await peer.read():
         data += more
@@ -237,7 +237,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 
 
 class Peer:
-    """A raw client that reads in small bites, stalls on command and keeps what it got."""
+    """A raw client that reads small pieces, pauses on command and keeps everything."""
 
     def __init__(self, node, key):
         self.node, self.key = node, key
@@ -273,7 +273,7 @@ class Peer:
         await settled(lambda: self.connection.processor.key is not None)
 
     def buffer(self, size):
-        """Set what the kernel holds between the two."""
+        """Set the kernel's buffer sizes between the two."""
         server = self.connection.transport.get_extra_info("socket")
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
@@ -288,13 +288,13 @@ class Peer:
             self.data += data
 
     def vanish(self):
-        """Leave with a reset and bytes unread."""
+        """Disconnect with a reset and unread bytes."""
         self.gone = True
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.sock.close()
 
     def frames(self):
-        """The payloads of all whole text messages, and what is left over."""
+        """The payloads of all complete text messages, and the remaining bytes."""
         texts, start = [], 0
         while end := frames.frame_end(self.data, start, 1 << 20):
             frame = self.data[start:end]
@@ -313,7 +313,7 @@ class Peer:
 
 
 class Storm:
-    """Everything that writes to clients, in random order."""
+    """All kinds of writes to clients, in random order."""
 
     def __init__(self, node, peers, dice):
         self.node, self.peers, self.dice = node, peers, dice
@@ -405,7 +405,7 @@ async def storm(folder, seed):
 
 
 async def judge(raging):
-    """Each peer got all that was written to it, in order; closed peers are removed."""
+    """Each peer received all its bytes in order; closed peers are removed."""
     stayed = [peer for peer in raging.peers if not peer.gone]
     for peer in stayed:
         peer.buffer(1 << 20)  # small windows are slow to empty
@@ -450,7 +450,7 @@ sys.exit(pytest.main([sys.argv[1], *words]))
 
 
 async def test_the_same_holds_where_nothing_is_compiled():
-    """In a process of its own, because a class has its base for life."""
+    """In its own process, because the base of a class cannot be changed again."""
     running = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WITHOUT_COMPILER, __file__, stdout=asyncio.subprocess.PIPE
     )
@@ -460,7 +460,7 @@ async def test_the_same_holds_where_nothing_is_compiled():
 
 
 class Transport:
-    """What a peer's transport is given when its socket does not take everything."""
+    """The bytes passed to a peer's transport when its socket does not accept all."""
 
     def __init__(self):
         self.given = b""
@@ -473,7 +473,7 @@ class Transport:
 
 
 def peer_of(sock, *frames_):
-    """A peer with one end of a pair of sockets, and frames to get."""
+    """A peer with one end of a socket pair, and frames to send."""
     peer = fanout.Peer([])
     peer.transport = Transport()
     peer.direct_fd = sock.fileno()
@@ -488,7 +488,7 @@ def write_each():
 
 @pytest.fixture
 def pairs():
-    """Pairs of sockets: ours, which never waits, and the client's."""
+    """Socket pairs: ours, which is non-blocking, and the client's."""
     made = []
 
     def pair():

@@ -16,7 +16,7 @@ LENGTHS = (0, 1, 125, 126, 65_535, 65_536, 200_000)
 
 
 def read(frame):
-    """What a client of the websockets library makes of our bytes."""
+    """The messages that the websockets library decodes from our bytes."""
     client = Protocol(CLIENT, max_size=None)
     client.receive_data(frame)
     (event,) = client.events_received()

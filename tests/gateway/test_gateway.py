@@ -1,4 +1,4 @@
-"""The whole gateway over real sockets. Rows of contract section 2 and of the specification."""
+"""The whole gateway over real sockets: rows of contract section 2 and the specification."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Pings and slow reading of one connection, by times alone."""
+"""Pings and slow reading of one connection, as a function of times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of a connection's states: complete in what it promises, and printed as it is."""
+"""The state table of a connection: complete, and documented as it is."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ OPEN = (S.UNAUTHENTICATED, S.VERIFYING, S.AUTHENTICATED, S.REVERIFYING)
 
 
 def reached(first):
-    """States that follow from one."""
+    """The states reachable from one."""
     found, new = set(), {first}
     while new:
         found |= new

@@ -63,7 +63,7 @@ class World:
         return {each["transactionId"]: each for each in answer["transactions"]}
 
     async def until_equal(self, follower, least):
-        """Wait until the records are those of a fetch, with so many events of each account."""
+        """Wait until the records equal a fetch, with this many events of each account."""
         exchange = follower.fields["exchange"]
         async with asyncio.timeout(PATIENCE_S):
             while any(events_of(follower, name) < count for name, count in least.items()) or (
@@ -78,7 +78,7 @@ class World:
         follower.check()
 
     async def remove(self, name):
-        """Remove credentials as an operator does; returns how to put them back."""
+        """Remove credentials as an operator does; return a function that restores them."""
         vault = self.node.transactions._vault
         await vault.remove(name, "mainnet")
         return lambda: vault.put(name, "mainnet", ACCOUNTS[name], now_ms=now_ms())

@@ -1,4 +1,4 @@
-"""Live transactions over real sockets: history and events without a seam, each record once."""
+"""Live transactions over real sockets: history, then events, each record exactly once."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ ACTS = ("spot", "linear", "deposit", "transfer", "inverse", "withdrawal", "spot"
 
 
 class Follower:
-    """A live subscription of a client, and everything that it was sent."""
+    """A client's live subscription, and everything it received."""
 
     def __init__(self, client, **fields):
         self.client = client
@@ -70,7 +70,7 @@ class Follower:
         return self
 
     def check(self):
-        """Each id is new once, and numbers have no gap."""
+        """Each id is new only once, and numbers have no gap."""
         new = [e["transaction"]["transactionId"] for e in self.events if e["change"] == "new"]
         assert len(new) == len(set(new))
         assert not set(new) & {each["transactionId"] for each in self.history}
@@ -105,7 +105,7 @@ async def fetched(rig, follower):
 
 
 def comparable(records):
-    """Without the time of the read, which records without a time of their own have."""
+    """Drop the time of the read, which records without their own time have."""
     found = {}
     for name, each in records.items():
         if "timestamp" in each["incomplete"]:
@@ -115,7 +115,7 @@ def comparable(records):
 
 
 async def equals(rig, follower, least):
-    """Wait until a follower has what a fetch returns, at least so many records more."""
+    """Wait until a follower has the records of a fetch, at least this many more."""
 
     async def same():
         whole = comparable(await fetched(rig, follower))
@@ -258,7 +258,7 @@ async def test_what_excludes_it_and_how_many_there_may_be(tmp_path):
 
 
 async def replace_key(rig, uid=None):
-    """Store the credentials of another key, of the same account or of another one."""
+    """Store another key, of the same account or of another one."""
     service = rig.node.transactions
     await waited(lambda: service._owners)  # the account of the first key is known
     other = SimulatedKey("otherkey000000000000", "othersecret0000000000000000000000000")

@@ -1,4 +1,4 @@
-"""Every message is described for the documents."""
+"""Every message has a description for the documentation."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What was counted reaches Prometheus once, under the labels that are there from the start."""
+"""Each count reaches Prometheus once, under labels that exist from the start."""
 
 from types import SimpleNamespace
 

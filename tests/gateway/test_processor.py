@@ -1,4 +1,4 @@
-"""Commands go in, replies and effects come out. Rows of contract section 2."""
+"""Commands in, replies and effects out: rows of contract section 2."""
 
 import json
 

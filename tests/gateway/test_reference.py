@@ -1,4 +1,4 @@
-"""What clients of the reference service get, and in which order."""
+"""The messages for clients of the reference service, and their order."""
 
 import json
 

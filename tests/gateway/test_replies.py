@@ -1,4 +1,4 @@
-"""A field of one name means one thing in all server messages that have it."""
+"""A field has the same meaning in all server messages that contain it."""
 
 import sys
 from typing import get_args, get_type_hints

@@ -1,4 +1,4 @@
-"""The scheduler calls what is due, once a tick, and nothing that was forgotten."""
+"""The scheduler calls due targets once a tick, and no removed ones."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from steady import PATIENCE_S
 
 
 class Hands:
-    """A clock that is moved by hand."""
+    """A clock advanced by hand."""
 
     def __init__(self):
         self.now_s = 100.0
@@ -24,7 +24,7 @@ class Hands:
 
 
 class Target:
-    """Notes when it is called, and asks for the next time that it was given."""
+    """Records its calls, and returns the next time given by the test."""
 
     def __init__(self, *following):
         self.called = []
@@ -117,7 +117,7 @@ def test_a_target_is_in_one_place_of_the_wheel_and_a_forgotten_one_in_none(hands
 
 
 class Slow(Target):
-    """A target that takes a part of a turn of the event loop."""
+    """A target that takes part of a turn of the event loop."""
 
     def __init__(self, hands, share):
         super().__init__()
@@ -193,7 +193,7 @@ async def test_it_ticks_once_a_second_also_after_a_tick_that_failed(hands):
 
 
 class Loop:
-    """An event loop and a clock that move by hand."""
+    """An event loop and a clock advanced by hand."""
 
     def __init__(self, turn_s=1.0):
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""Slow clients: books are state, so only the newest counts; no client waits for another."""
+"""Slow clients: only the newest book is sent, and no client waits for another."""
 
 import socket
 
@@ -14,7 +14,7 @@ UPDATES_MAX = 2_000  # many more than fit into the buffers between us and a clie
 
 
 def narrow():
-    """A socket that takes in little before it must be read."""
+    """A socket with small buffers."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     sock.setblocking(True)
@@ -34,7 +34,7 @@ class Slow:
         self.amount = 100_000
 
     async def update(self):
-        """One update, which the reader gets."""
+        """One update, which the reading client receives."""
         self.amount += 1
         self.node.clock.put_forward(0.01)
         self.node.delta("okx", [(price, str(self.amount)) for price, _ in BIDS])

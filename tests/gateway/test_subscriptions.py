@@ -1,4 +1,4 @@
-"""Subscriptions over real sockets: replaced, ended, resent, and books fetched without one."""
+"""Subscriptions over real sockets: replaced, ended, resent, and one-time books."""
 
 from gateway.rig import SYMBOL, settled
 

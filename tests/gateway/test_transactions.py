@@ -28,7 +28,7 @@ async def connected(folder, **limits):
 
 
 async def seen(client, kind):
-    """Messages until one of a type."""
+    """Read messages until one of a type."""
     found = []
     while not found or found[-1]["type"] != kind:
         found.append(await client.next())

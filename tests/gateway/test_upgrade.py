@@ -1,4 +1,4 @@
-"""Upgrades over real sockets: which are accepted, and the HTTP answers to the others."""
+"""Upgrades over real sockets: the accepted ones, and the HTTP responses to the others."""
 
 import asyncio
 import re
@@ -141,7 +141,7 @@ async def test_bytes_that_are_no_upgrade_end_the_connection(node, data):
 
 @asynccontextmanager
 async def direct(node):
-    """A client of the protocol without an HTTP server before it."""
+    """A client of the protocol without an HTTP server in front of it."""
     loop = asyncio.get_running_loop()
     async with await loop.create_server(
         lambda: node.gateway.protocol(None, node.server_state, {}), "127.0.0.1", 0

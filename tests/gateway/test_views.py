@@ -1,4 +1,4 @@
-"""Several views of one symbol on a connection, each with a name of the client's (`view`)."""
+"""Several views of one symbol on a connection, each named by the client (`view`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Counts what makes a source tree hard to carry on: `python tests/house/count.py [src/onebook]`.
+"""Counts what makes a source tree hard to maintain: `python tests/house/count.py [src/onebook]`.
 
 - lines: of Python, and of what is compiled (`.pyx`, `.pxd`, `.pxi`, `.h`);
 - Python files, and those of fewer than 100 lines;
@@ -32,7 +32,7 @@ Trees = Mapping[str, ast.Module]  # by path below the package
 
 
 def python_files(root: Path) -> dict[str, str]:
-    """The text of every Python file by its path."""
+    """The text of every Python file, by path."""
     return {each.relative_to(root).as_posix(): each.read_text() for each in root.rglob("*.py")}
 
 
@@ -45,7 +45,7 @@ def compiled_files(root: Path) -> dict[str, str]:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Each statement of a module, with those of its blocks; expressions contain none."""
+    """Each statement of a module, nested ones included."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -56,7 +56,7 @@ def statements(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def repeated_classes(trees: Trees) -> set[str]:
-    """Names of classes that stand in several modules."""
+    """Class names that occur in several modules."""
     where = defaultdict(set)
     for path, tree in trees.items():
         if not path.startswith("core/"):
@@ -71,7 +71,7 @@ def repeated_classes(trees: Trees) -> set[str]:
 
 
 def of_one_exchange(path: str, trees: Trees) -> bool:
-    """Whether a module is a connector or a dialect: both folders have one of its name."""
+    """Whether a module is a connector or its simulation, which share a name."""
     if path == "exchanges/kit/through_ccxt.py":
         return True
     folder, _, file = path.partition("/")
@@ -86,7 +86,7 @@ def of_one_exchange(path: str, trees: Trees) -> bool:
 
 
 def assigned_slots(trees: Trees) -> set[str]:
-    """Callback slots that code of other objects assigns."""
+    """Callback slots assigned by code of other objects."""
     slots = {name for tree in trees.values() for name in _declared(tree)}
     return {
         target.attr
@@ -97,7 +97,7 @@ def assigned_slots(trees: Trees) -> set[str]:
 
 
 def _declared(tree: ast.Module) -> Iterator[str]:
-    """Attributes that an object gives itself, annotated as callables."""
+    """Attributes that an object assigns itself, annotated as callables."""
     for each in statements(tree):
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute):
             kinds = ast.unparse(each.annotation).split(" | ")
@@ -121,7 +121,7 @@ def _is_self(value: ast.expr) -> bool:
 
 
 def import_circles(trees: Trees) -> list[list[str]]:
-    """Groups of modules each of which imports, by way of others, every other."""
+    """Groups of modules that import each other, directly or indirectly."""
     modules = {_module(path): tree for path, tree in trees.items()}
     graph = {name: _imports(name, tree, modules.keys()) for name, tree in modules.items()}
     reached = {name: _reachable(graph, name) for name in graph}
@@ -159,7 +159,7 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def duplicated_pairs(texts: Mapping[str, str]) -> set[tuple[str, str]]:
-    """Pairs of files that share `SHARED_LINES` lines of code in a row."""
+    """Pairs of files that share `SHARED_LINES` consecutive lines of code."""
     where = defaultdict(set)
     for path, text in texts.items():
         code = code_lines(text)
@@ -169,7 +169,7 @@ def duplicated_pairs(texts: Mapping[str, str]) -> set[tuple[str, str]]:
 
 
 def code_lines(text: str) -> list[str]:
-    """Lines of code without what files may share by nature."""
+    """Lines of code, without those that any files may share."""
     left_out = set[int]()
     for node in statements(ast.parse(text)):
         texts = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -200,7 +200,7 @@ def imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def import_share(trees: Trees, lines: Mapping[str, int]) -> int:
-    """Lines of import statements among a thousand."""
+    """Lines of import statements per thousand."""
     found = sum(
         (each.end_lineno or each.lineno) - each.lineno + 1
         for tree in trees.values()

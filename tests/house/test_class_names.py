@@ -18,7 +18,7 @@ COMPILED = "core/_core.pyi"
 
 
 def of_one_exchange(path: str) -> bool:
-    """Whether a module is a connector, another channel of its exchange, or a dialect."""
+    """Whether a module is a connector, another channel of its exchange, or a simulation."""
     if path == "exchanges/kit/through_ccxt.py":
         return True
     package, _, file = path.partition("/")
@@ -42,7 +42,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def repeated(modules: Mapping[str, str]) -> dict[str, list[str]]:
-    """Names of classes that stand in several modules, and in which."""
+    """Class names that occur in several modules, with these modules."""
     where = defaultdict(list)
     compiled = classes(modules.get(COMPILED, ""))
     for path, text in modules.items():

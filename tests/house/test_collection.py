@@ -1,4 +1,4 @@
-"""Every worker collects the same tests, at any second and with any order of sets."""
+"""Every worker collects the same tests, at any time and with any order of sets."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ COLLECT = ("-m", "pytest", "-n0", "--collect-only", "-q", "-o", "addopts=--impor
 
 @pytest.mark.soak
 def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest) -> None:
-    """xdist ends the run before the first test where two workers disagree."""
+    """xdist aborts the run if two workers collect different tests."""
     if request.config.args != ["tests"]:
         pytest.skip("only a part of the suite was asked for")
     output = subprocess.run(
@@ -33,6 +33,6 @@ def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest
 
 @pytest.mark.parametrize("name", LONG)
 def test_what_begins_first_is_there(name: str) -> None:
-    """A test that was renamed would begin last again, unnoticed."""
+    """A renamed test would silently be started last again."""
     file, _, test = name.partition("::")
     assert f"def {test}" in (ROOT / file).read_text()

@@ -1,4 +1,4 @@
-"""Every command explains itself: help, and an example."""
+"""Every command has a help text and an example."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from onebook.cli.commands import app
 
 
 def found(command, words):
-    """Every command below this one, as the words that name it."""
+    """The names of all commands below this one."""
     if not hasattr(command, "commands"):
         return [(words, command)]
     return [one for name, each in command.commands.items() for one in found(each, (*words, name))]

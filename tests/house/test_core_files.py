@@ -1,4 +1,4 @@
-"""The compiled core is laid out as its first page says: code in headers, each with its tests."""
+"""The compiled core is laid out as documented: code in headers, each with its tests."""
 
 import re
 from pathlib import Path

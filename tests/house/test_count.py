@@ -1,4 +1,4 @@
-"""What makes a source tree hard to carry on is counted, and some of it is not there at all."""
+"""The counts of `count.py` that must be zero are zero."""
 
 import ast
 from pathlib import Path

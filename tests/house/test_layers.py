@@ -1,4 +1,4 @@
-"""The layers of ARCHITECTURE.md hold, and the files that a newcomer reads say what is there."""
+"""The layers of ARCHITECTURE.md hold, and the introductory documents name existing files."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_imports_point_down():
-    """In a process of its own: import-linter silences the loggers of the importing process."""
+    """In its own process, because import-linter silences the loggers of its process."""
     program = Path(sys.executable).with_name("lint-imports")
     linted = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
     assert linted.returncode == 0, linted.stdout

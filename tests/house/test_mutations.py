@@ -18,7 +18,7 @@ TESTS = set(
 
 
 def test_every_text_exists_exactly_once():
-    """A text that was changed would only be noticed by the nightly run."""
+    """Otherwise only the nightly run would notice a changed text."""
     found = {
         name: sum(text.count(each.old) for text in SOURCE.values())
         for name, each in MUTATIONS.items()

@@ -1,4 +1,4 @@
-"""A forked command is what a started one is, for itself and for the test that starts it."""
+"""A forked command equals a started one, for itself and for its test."""
 
 import asyncio
 import os

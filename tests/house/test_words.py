@@ -44,7 +44,7 @@ def ours() -> Iterator[Path]:
 
 
 def wrong(text: str) -> list[tuple[int, str, str]]:
-    """Line, word and better words of each word that is not the field's."""
+    """Line, word and replacement of each word that is not the field's."""
     found = []
     for line, content in enumerate(text.splitlines(), 1):
         for match in FOUND.finditer(content):

@@ -1,4 +1,4 @@
-"""A server on a port of its own, and clients that send what a test asks for."""
+"""A server on its own port, and clients that send anything."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ async def application(scope, receive, send):
 
 
 class Upgraded(asyncio.Protocol):
-    """Takes an upgraded socket over, as the gateway's protocol does; an echo."""
+    """An echo that takes over an upgraded socket, as the gateway's protocol does."""
 
     def __init__(self, config, server_state, app_state):
         self.slots = ()
@@ -95,7 +95,7 @@ async def served(
     timeouts=QUICK,
     **settings,
 ):
-    """A port; its clients are strangers unless they are to be trusted."""
+    """A port; its clients are untrusted unless stated."""
     address_limiter = AddressLimiter(0, sockets_per_address_max=addresses_max)
     if not trusted:
         address_limiter.trusts = lambda peer: False
@@ -121,7 +121,7 @@ async def served(
 
 
 class Peer:
-    """A client that sends what a test asks for."""
+    """A client that sends anything."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -131,7 +131,7 @@ class Peer:
         await self.writer.drain()
 
     async def rest(self):
-        """All that comes until the server closes."""
+        """All bytes until the server closes."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read()

@@ -85,7 +85,7 @@ async def test_frames_that_come_with_an_upgrade_reach_the_websocket_protocol():
 
 @pytest.fixture
 def uvicorn_log():
-    """What uvicorn logs as the settings have it, and all loggers as they were afterwards."""
+    """uvicorn's log lines under the given settings; loggers are restored afterwards."""
     names = (None, logs.LOGGER, "uvicorn")
     loggers = [logging.getLogger(name) for name in names]
     before = [(each.handlers, each.level, each.propagate) for each in loggers]

@@ -1,4 +1,4 @@
-"""Half-finished requests, answers that are never read: each wait ends at its deadline."""
+"""Incomplete requests and unread responses: each wait ends at its deadline."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -53,7 +53,7 @@ STATES = {
 
 @asynccontextmanager
 async def unread_answer(path, wait):
-    """A peer that has sent a request and reads nothing; and how many waits had expired before."""
+    """A peer that has sent a request and does not read; and the earlier count of timeouts."""
     async with served() as port, peer_of(port, limit=1_024) as peer:
         before = measured("onebook_http_expired_total", wait=wait)
         peer.writer.transport.pause_reading()
@@ -136,7 +136,7 @@ def test_an_answer_that_is_never_read_is_cut_off(run):
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_an_answer_that_the_application_gave_up_is_cut_off_though_nothing_reads_it(run):
-    """uvicorn closes such a connection, which waits for its buffer: the deadline aborts it."""
+    """uvicorn closes such a connection and waits for its buffer: the deadline aborts it."""
 
     async def talk():
         async with unread_answer("/left", "closing") as (_, before):

@@ -1,4 +1,4 @@
-"""uvicorn in a process of its own loop: it ends when asked, without ticks of its own."""
+"""uvicorn embedded in an event loop: ends on request, without its own ticks."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Listening sockets: ports in use, ports that are shared, and no file left to accept with."""
+"""Listening sockets: ports in use, shared ports, and no free file descriptor."""
 
 import resource
 import socket

@@ -1,4 +1,4 @@
-"""What the application sees of a request: its target in origin-form, upgrades of HTTP/1.1 only."""
+"""Requests as the application sees them: target in origin-form, upgrades of HTTP/1.1 only."""
 
 import h11
 import pytest

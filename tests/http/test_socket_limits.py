@@ -1,4 +1,4 @@
-"""Sockets of one address and of all clients are limited, and counted back."""
+"""Limits of sockets per address and in total, and their counts."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -25,7 +25,7 @@ Levels = list[tuple[Decimal, Decimal]]
 
 
 class Judge(NamedTuple):
-    """How ccxt is asked for a book.
+    """The parameters with which ccxt requests a book.
 
     Args:
         name: Its class, where that is not our name of the exchange.
@@ -103,7 +103,7 @@ class NoNames(AbstractResolver):
         raise OSError(f"{host} is not the simulated exchange")
 
     async def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing."""
 
 
 class Watched:
@@ -194,7 +194,7 @@ class Watched:
         return tuple(None if each is None else Decimal(repr(each)) for each in (amount, cost))
 
     def sides(self) -> tuple[Levels, Levels]:
-        """The best levels of both sides, as the digits of ccxt's numbers say.
+        """The best levels of both sides, with the digits of ccxt's numbers.
 
         Raises:
             Exception: It could not read a message, or gave up.

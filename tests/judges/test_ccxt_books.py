@@ -1,4 +1,4 @@
-"""ccxt beside us on each simulated exchange: its book, ours and the exchange's own are equal."""
+"""ccxt beside us on each simulated exchange: its book, ours and the exchange's are equal."""
 
 import asyncio
 import inspect
@@ -29,7 +29,7 @@ SPOT = {"fetchMarkets": {"types": ["spot"]}}
 
 
 def name_sides_of_uta(client: Any) -> None:
-    """Have kucoin's `handle_book_delta` find the sides of a delta of UTA."""
+    """Make kucoin's `handle_book_delta` find the sides of a UTA delta."""
     handle = client.handle_book_delta
 
     def handle_book_delta(book: Any, delta: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ WAIT_S = 10.0
 
 
 class Bench:
-    """The three books of one pair: the simulated exchange's own, our feed's, ccxt's."""
+    """Three books of one pair: the simulated exchange's, our feed's, ccxt's."""
 
     def __init__(
         self,
@@ -175,12 +175,12 @@ class Bench:
         )
 
     def truth(self) -> tuple[Levels, Levels]:
-        """What the simulated exchange published."""
+        """The book that the simulated exchange published."""
         bids, asks = self._simulated[self._instrument.exchange].book(self._instrument.symbol)
         return self._best([*bids.items()]), self._best([*asks.items()])
 
     def ours(self) -> tuple[Levels, Levels]:
-        """What our feed shows; nothing while it is not live."""
+        """The book of our feed; None while it is not live."""
         book = self._books.get(self._instrument)
         if book is None or book.health is not Health.LIVE:
             return [], []
@@ -205,7 +205,7 @@ class Bench:
         assert all(self.watched.sides()), "ccxt has no book"
 
     async def settle(self) -> None:
-        """Wait until all is read that was published; the three books must be equal then."""
+        """Wait until everything published is read; the three books must then be equal."""
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_S):
                 while not self.truth() == self.ours() == self.watched.sides():
@@ -269,13 +269,13 @@ async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str
 
 @pytest.mark.parametrize("name", EXEMPT)
 def test_an_exemption_ends_where_ccxt_names_the_channel(name: str) -> None:
-    """Where this fails, ccxt may judge the channel: drop its exemption."""
+    """If this fails, ccxt can judge the channel: remove its exemption."""
     channel, _ = EXEMPT[name]
     assert channel not in inspect.getsource(import_module(f"ccxt.pro.{name}"))
 
 
 def test_ccxt_takes_no_level_from_a_delta_of_uta() -> None:
-    """Where this fails, ccxt has mended it: drop the repair of kucoin's judge."""
+    """If this fails, ccxt has fixed it: remove the repair for kucoin."""
     client = ccxt.pro.kucoin()
     book = client.order_book()
     client.handle_book_delta(book, {"O": 2, "C": 2, "b": [["1", "3"]], "a": [["2", "1"]]})
@@ -286,7 +286,7 @@ def test_ccxt_takes_no_level_from_a_delta_of_uta() -> None:
 
 
 def judge_of(name: str, channel: str) -> Judge:
-    """How ccxt reads a channel; skips where it does not."""
+    """ccxt's parameters for a channel; skips if it does not support it."""
     case = "-".join(filter(None, (name, channel)))
     if case in EXEMPT:
         _, because = EXEMPT[case]

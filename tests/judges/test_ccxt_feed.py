@@ -1,4 +1,4 @@
-"""Books through ccxt beside our own of the same simulated exchange; failures of ccxt are theirs."""
+"""Books through ccxt beside our own of the same simulated exchange; ccxt's failures included."""
 
 import asyncio
 import threading
@@ -107,13 +107,13 @@ class Rig:
         return book
 
     def top(self, instrument: Instrument) -> tuple[Levels, Levels]:
-        """The best levels; nothing while the book is not live."""
+        """The best levels; None while the book is not live."""
         book = self.book(instrument)
         bids, asks = book.core.top(DEPTH) if book.health is Health.LIVE else ([], [])
         return exact(bids), exact(asks)
 
     def fallen(self, since: int) -> set[tuple[str, Reason | None]]:
-        """The books that are not live or were not, and why, from one of the moves on."""
+        """The books that were not live since a given change, with the reasons."""
         return {
             (symbol, reason)
             for symbol, health, reason in self.moves[since:]
@@ -121,7 +121,7 @@ class Rig:
         }
 
     def equal(self, instrument: Instrument) -> bool:
-        """Whether the book is live and that of the exchange."""
+        """Whether the book is live and equals the exchange's."""
         return all(self.top(instrument)) and self.top(instrument) == truth(
             self.simulated, instrument
         )
@@ -134,7 +134,7 @@ class Rig:
                 await asyncio.sleep(STEP_S)
 
     async def settled(self, *instruments: Instrument) -> None:
-        """Let the market rest until these books are the exchange's."""
+        """Stop the market until these books equal the exchange's."""
         await self.until(lambda: all(map(self.equal, instruments)), stepping=False)
 
 
@@ -209,7 +209,7 @@ async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else() -> None
         await tail.until(lambda: tail.equal(beside))
 
         async def stale_and_back(reason: Reason, since: int) -> None:
-            """The fault shows, and the book comes back exact when it is over."""
+            """The fault is visible, and the book is exact again afterwards."""
             await tail.until(lambda: (SYMBOL, reason) in tail.fallen(since))
             exchange.heal()
             await tail.until(lambda: tail.equal(instrument) and tail.equal(second))

@@ -1,4 +1,4 @@
-"""ccxt beside us on the rows in which exchanges state a taker fee: the same fee, in the same unit.
+"""ccxt beside us on rows with a taker fee: the same fee, in the same unit.
 
 A unit that connector and simulator both mistake would be a fee of a hundredth. The rows are in the
 form that ccxt's own parser reads.

@@ -35,7 +35,7 @@ def sides(update: BookUpdate) -> tuple[Any, Any]:
 def truth(
     sim: SimulatedExchanges, names: Iterable[str], depth: int, symbol: str = SYMBOL
 ) -> tuple[Rows, Rows]:
-    """What the exchanges have published, summed by price in Decimal."""
+    """The published levels of the exchanges, summed by price in Decimal."""
     books = [sim[name].book(symbol) for name in names]
     bids, asks = Counter[Decimal](), Counter[Decimal]()
     for book in books:
@@ -51,7 +51,7 @@ def truth(
 async def until(
     updates: AsyncIterator[BookUpdate], true: Callable[[BookUpdate], bool]
 ) -> BookUpdate:
-    """Read on until an update is as wanted."""
+    """Read until an update satisfies a condition."""
     async with asyncio.timeout(PATIENCE_S):
         async for update in updates:
             if true(update):

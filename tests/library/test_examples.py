@@ -1,4 +1,4 @@
-"""The examples of the guide and the README run as they are written, on simulated exchanges."""
+"""The examples of the guide and the README run as written, on simulated exchanges."""
 
 import ast
 import asyncio
@@ -28,7 +28,7 @@ GUIDE = programs("docs/guides/library.md")
 
 
 class Run:
-    """One example: what it printed, and its coroutine where it has one."""
+    """One example: its output, and its coroutine if it has one."""
 
     def __init__(self, source: str) -> None:
         self.source = source

@@ -1,4 +1,4 @@
-"""The library on simulated exchanges, over real sockets: first data, honesty, order, an end."""
+"""The library on simulated exchanges, over real sockets: first data, states, order, end."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ def open_sockets() -> int:
 
 
 def named() -> set[str]:
-    """The tasks that are Onebook's: each has a name."""
+    """Onebook's tasks, recognised by their names."""
     names = (task.get_name() for task in asyncio.all_tasks())
     return {name for name in names if not name.startswith("Task-")}
 

@@ -1,4 +1,4 @@
-"""What takes a process of its own: what an import loads, and a disk that is full."""
+"""Tests that need their own process: the modules that an import loads, and a full disk."""
 
 import json
 import subprocess

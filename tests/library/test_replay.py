@@ -1,4 +1,4 @@
-"""Recordings of the library, read again: the same books, at the recorded times."""
+"""Recordings of the library, replayed: the same books, at the recorded times."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Sources, iterators and callbacks without sockets: pace, order, and what is never seen."""
+"""Sources, iterators and callbacks without sockets: pace, order, skipped updates."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""An operator, an account and a user of NATS, signed by hand: what `nsc` writes.
+"""An operator, an account and a user of NATS, signed by hand as `nsc` does.
 
 https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/jwt
 """

@@ -1,4 +1,4 @@
-"""Network namespaces for tests: hosts of their own, joined by links that can be cut."""
+"""Network namespaces for tests: separate hosts, joined by links that can be cut."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ def _ip(*words):
 
 
 def _in(host):
-    """The words that have `ip` work on a host."""
+    """The arguments that run `ip` on a host."""
     return () if host is None else ("-n", host)
 
 
@@ -53,7 +53,7 @@ class Network:
 
 
 class Link:
-    """A connection of two hosts; while it is down, what is sent is lost and no socket is closed.
+    """A connection of two hosts; while it is down, packets are lost and no socket is closed.
 
     `first` and `second` are the addresses of its ends.
     """
@@ -73,7 +73,7 @@ class Link:
 
 @contextmanager
 def network():
-    """A network until it is left; skips where namespaces are not allowed."""
+    """A network within the context; skips if namespaces are not permitted."""
     if shutil.which("ip") is None:
         pytest.skip("no ip (iproute2) on PATH: no network namespaces")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What exchanges published, and a subscriber that compares every update with it."""
+"""The published books of exchanges, and a subscriber that compares every update with them."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ DEPTH = 20
 
 
 class Published:
-    """Every state of every simulated book, by its best levels, in the order of publishing."""
+    """Every state of every simulated book, by its best levels, in publishing order."""
 
     def __init__(self, simulated, symbols):
         self.simulated = simulated
@@ -25,7 +25,7 @@ class Published:
             self._watch(simulated[name])
 
     def _watch(self, exchange):
-        """Note each book after each of its steps, followed or not: a snapshot may be of any."""
+        """Record each book after each step, published or not, because a snapshot may have any."""
         publish_state = exchange.publish_state
 
         def publish_and_note():
@@ -55,7 +55,7 @@ class Published:
             self.states[book].setdefault(levels, []).append(self.counts[book])
 
     def now(self, book):
-        """Take in the book as it is, published or not yet."""
+        """Record the current book, published or not."""
         self._note(*book)
 
 
@@ -68,7 +68,7 @@ def best(truth):
 
 
 def fused(depth, newest):
-    """The best levels of the newest state over those of the depth that are strictly worse."""
+    """The best levels of the newest state over the strictly worse levels of the depth."""
     sides = []
     for side, newer, sign in zip(depth, newest, (1, -1), strict=True):
         top = dict(list(newer.items())[:1])
@@ -105,7 +105,7 @@ class Subscriber:
         self._moved = asyncio.Condition()
 
     async def run(self, url, key):
-        """Read until the connections end: one an exchange, for a connection has a symbol once."""
+        """Read until the connections end: one per exchange, because symbols are unique on each."""
         async with asyncio.TaskGroup() as group:
             for name in self.published.simulated.urls:
                 group.create_task(self._follow(url, key, name))
@@ -170,7 +170,7 @@ class Subscriber:
             await self._moved.wait_for(condition)
 
     async def fresh(self):
-        """Wait until every book is live and as new as what is published from now on."""
+        """Wait until every book is live and newer than now."""
         marks = dict(self.published.counts)
         await self.until(
             lambda: all(

@@ -1,4 +1,4 @@
-"""Nodes as processes of one cluster, on simulated exchanges of the test's own process."""
+"""Nodes as processes of one cluster, with simulated exchanges in the test's process."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ RATE_HZ = 10
 
 
 class Cluster:
-    """Processes of one cluster and what they print."""
+    """The processes of one cluster, and their output."""
 
     def __init__(self, folder, stack):
         self.folder = folder
@@ -55,7 +55,7 @@ class Cluster:
         return config.load(self.folder / "onebook.toml")
 
     async def key(self, settings):
-        """Make the database, and a key in it."""
+        """Create the database, and a key in it."""
         async with Store(settings.store.url) as store:
             await store.database.upgrade(create=True)
             admin = Admin(store, load_pepper(settings.store.pepper_file))
@@ -129,14 +129,14 @@ class Cluster:
             return await process.wait()
 
     async def served(self, name):
-        """How many books a feeds node serves, by its own metrics."""
+        """The number of books that a feeds node serves, by its metrics."""
         async with httpx.AsyncClient() as http:
             page = (await http.get(f"http://{self.places[name]}/metrics")).text
         counts = re.findall(r"^onebook_node_books{.*} (\S+)$", page, re.MULTILINE)
         return round(sum(map(float, counts)))
 
     async def busiest(self, names, books):
-        """The feeds node that serves most of so many books, and how many."""
+        """The feeds node that serves most of N books, and its number of books."""
         async with asyncio.timeout(PATIENCE_S):
             while True:  # the metric follows every quarter of a second
                 counts = {name: await self.served(name) for name in names}
@@ -145,11 +145,11 @@ class Cluster:
                 await asyncio.sleep(0.05)
 
     def waits_s(self):
-        """Seconds that each process waited for the processor so far, this one among them."""
+        """Seconds that each process, this one included, has waited for a processor."""
         return {"self": waited_s(), **{n: waited_s(p.pid) for n, p in self.running.items()}}
 
     def starved_s(self, before):
-        """The longest that one of them waited since."""
+        """The longest such wait since then."""
         now = self.waits_s()
         return max(now[name] - before[name] for name in now.keys() & before.keys())
 
@@ -183,7 +183,7 @@ async def followed_once(simulated):
 
 
 async def all_fresh(subscribers, tasks):
-    """Wait until each book is live and new everywhere; a subscriber that fails ends the wait."""
+    """Wait until each book is live and new everywhere; fail if a subscriber failed."""
     fresh = asyncio.gather(*(each.fresh() for each in subscribers))
     done, _ = await asyncio.wait(
         (fresh, *tasks), timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED
@@ -196,7 +196,7 @@ async def all_fresh(subscribers, tasks):
 
 
 def states_of(subscriber, since):
-    """The states of health that a subscriber received since, by book."""
+    """The health states that a subscriber received since then, by book."""
     found = {}
     for exchange, symbol, state, _ in subscriber.statuses[since:]:
         found.setdefault((exchange, symbol), []).append(state)

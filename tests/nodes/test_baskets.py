@@ -1,4 +1,4 @@
-"""Quote baskets over a real nats-server: a gateway whose conversions feeds nodes list and serve."""
+"""Quote baskets over a real nats-server: feeds nodes list and serve the conversion books."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ TOP = 10
 
 
 def pooled(simulated, steps):
-    """The best levels of the view, from the books that the exchanges published."""
+    """The expected best levels of the view, from the published books."""
     sides = []
     for side in (0, 1):
         total = Counter()
@@ -70,7 +70,7 @@ def conversions(view):
 
 
 class Viewer:
-    """The view of one client, from its updates."""
+    """One client's view, built from its updates."""
 
     def __init__(self, client):
         options = {"quotes": ["USDC", "USD"], "exchanges": EXCHANGES, "interval_ms": 20}
@@ -84,7 +84,7 @@ class Viewer:
         return self.last
 
     async def matches(self, simulated, steps):
-        """Wait until the view is what the exchanges published last."""
+        """Wait until the view equals the last published books."""
         for each in EXCHANGES:
             simulated[each].freeze()
         while not is_published(simulated, steps):

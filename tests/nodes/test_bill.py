@@ -1,4 +1,4 @@
-"""What a gateway that is killed did not bill: at most its last flush, and nothing twice."""
+"""Usage that a killed gateway did not bill: at most its last flush, and nothing twice."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ BEFORE_S = 1.5  # of updates before the kill
 
 
 class Reader:
-    """A client that notes when it had received how many billed bytes."""
+    """A client that records when it had received how many billed bytes."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -59,7 +59,7 @@ class Reader:
 
 
 async def billed(url):
-    """The bytes that the database has for the one key."""
+    """The billed bytes of the one key in the database."""
     async with Store(url) as store:
         (key,) = await store.accounts.list_keys()
         period = period_at(key.created_at_ms, key.created_at_ms)

@@ -39,7 +39,7 @@ STRANGER = NodeHeartbeat(
 
 
 class Pipe:
-    """A TCP proxy to one port that can stop carrying, both ways and for new connections.
+    """A TCP proxy to one port that can stop forwarding, both ways and for new connections.
 
     From `late_s` on, everything arrives that much later. `freeze` stops the connections of now for
     ever, without closing them, and no later ones.
@@ -127,7 +127,7 @@ class World:
         )
 
     async def gateway(self, **options):
-        """A gateway, and a subscriber of it, both until the end."""
+        """A gateway and its subscriber, within the context."""
         node = await self.stack.enter_async_context(
             app.running(self.settings("gateway", **options))
         )
@@ -290,7 +290,7 @@ async def test_a_gateway_that_is_cut_off_sends_its_clients_away_and_not_at_a_bli
 
 
 async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, caplog):
-    """Its heartbeats come in time one after another, and its deltas in order: all of them late."""
+    """Heartbeats and deltas arrive in order and at their usual rate, but all of them late."""
     async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds(port=pipe.port):
         node, subscriber = await here.gateway(heartbeat_timeout_s=1.0)
         await here.fresh(subscriber)
@@ -302,7 +302,7 @@ async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, capl
         problem = f"The messages of all feeds nodes arrive too late: {name}."
         await eventually(lambda: node.supervisor.problems() == [problem])
     assert [each.getMessage() for each in caplog.records if "take longer" in each.msg] == [
-        f"Messages of node {name} take longer than 1 s: its books are stale meanwhile. Check the "
+        f"Messages of node {name} take longer than 1 s, so its books are stale. Check the "
         "network between it and NATS, and its CPU."
     ]
 
@@ -351,7 +351,7 @@ def _lines(caplog):
 
 
 async def test_an_outage_of_nats_is_a_few_lines_however_long_it_is(caplog):
-    """nats-py reports each attempt to connect: five a second, of each node."""
+    """nats-py reports each connection attempt: five per second and node."""
     caplog.set_level(logging.INFO, "onebook.nodes")
     with ExitStack() as broker:
         port = broker.enter_context(nats_server())

@@ -1,4 +1,4 @@
-"""`onebook nodes` says which nodes are alive and what they serve."""
+"""`onebook nodes` lists the live nodes and the books they serve."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Forged messages over a real nats-server: refused, logged once, counted, and nothing else changes.
+"""Forged messages over a real nats-server: refused, logged once, counted, without effect.
 
 The sender has the login of NATS and may claim to be any node; what it sends is out of range.
 """
@@ -40,7 +40,7 @@ def sample(type_):
 
 
 def counts():
-    """How many messages were refused, by message and cause."""
+    """The number of refused messages, by message and cause."""
     return {
         (each.labels["message"], each.labels["cause"]): round(each.value)
         for metric in REGISTRY.collect()
@@ -74,7 +74,7 @@ def alive(node, role):
 
 
 async def send(bus, subject, payloads):
-    """Publish, no more at a time than fit into the buffer."""
+    """Publish in portions that fit into the buffer."""
     for payload in payloads:
         bus.publish(subject, payload)
         await asyncio.sleep(0)
@@ -153,7 +153,7 @@ async def test_requests_out_of_range_are_refused_and_answered(tmp_path):
 
 
 async def test_a_tally_that_is_no_number_does_not_lift_a_limit(tmp_path):
-    """1,500 of 600 requests a minute were let through."""
+    """The limit was 600 requests a minute, but 1,500 were accepted."""
     async with attacked(tmp_path) as (_, node, _, bus):
         me = NodeHeartbeat(node=FORGED, name="g", role=NodeRole.GATEWAY, wire=wire.VERSION)
         bus.publish(SUBJECTS.heartbeats, encode_heartbeat(me))

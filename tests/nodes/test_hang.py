@@ -17,7 +17,7 @@ SLACK_S = 1.0
 
 @asynccontextmanager
 async def hanging():
-    """A connection through a proxy, and what it receives of its own messages on `a`."""
+    """A connection through a proxy, and the messages it receives from itself on `a`."""
     with nats_server() as port:
         async with Pipe(port) as pipe:
             url = f"nats://127.0.0.1:{pipe.port}"
@@ -38,7 +38,7 @@ async def heard(bus, found, payload):
 
 
 async def fill(bus):
-    """Publish more than the kernel and the proxy hold."""
+    """Publish more than the kernel's and the proxy's buffers hold."""
     for _ in range(OUTBOX_BYTES_MAX // len(CHUNK)):
         bus.publish("b", CHUNK)
         await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_a_link_that_hangs_is_given_up_and_made_again(filled):
 
 
 async def test_a_node_whose_link_hangs_stops_in_time_and_leaves_no_socket():
-    """A socket that is left is a ResourceWarning, and each warning is an error."""
+    """An unclosed socket causes a ResourceWarning, and each warning is an error."""
     async with hanging() as (bus, _):
         await fill(bus)
         began = own_s()

@@ -52,7 +52,7 @@ def url(tmp_path):
 
 
 class Flood(NamedTuple):
-    """What was answered to requests or commands of one gateway."""
+    """The responses to requests or commands at one gateway."""
 
     granted: int
     refused: int
@@ -60,7 +60,7 @@ class Flood(NamedTuple):
 
 @asynccontextmanager
 async def gateways(folder, url):
-    """Two gateway processes, and a feeds process without which they are not ready."""
+    """Two gateway processes, and the feeds process that they need to be ready."""
     async with cluster(folder, store_url=url, exchanges=("okx",), rate_hz=0) as (nodes, _, _):
         await nodes.start("f1", "feeds", **VARIABLES)
         await asyncio.gather(*(nodes.start(name, "gateway", **VARIABLES) for name in GATEWAYS))
@@ -82,7 +82,7 @@ async def basic_key(nodes, account):
 
 
 async def requests(place, key, begins_at, ends_at):
-    """Send requests over REST, as many as are answered."""
+    """Send requests over REST, as fast as they are answered."""
     granted = refused = 0
     async with httpx.AsyncClient(base_url=f"http://{place}", timeout=PATIENCE_S) as http:
         made = await http.post("/api/v1/authenticate", json={"api_key": key})
@@ -99,7 +99,7 @@ async def requests(place, key, begins_at, ends_at):
 
 
 async def commands(url, key, begins_at, ends_at):
-    """Send commands over a WebSocket, as many as are answered."""
+    """Send commands over a WebSocket, as fast as they are answered."""
     granted = refused = 0
     async with connect(url, compression=None, close_timeout=1) as socket:
         await socket.recv()
@@ -157,7 +157,7 @@ async def test_requests_and_commands_over_two_gateways_get_the_limit_once(tmp_pa
 
 
 async def opened(url, key):
-    """A connection that sent its key."""
+    """A connection that has sent its key."""
     socket = await connect(url, compression=None, close_timeout=1)
     await socket.recv()
     await socket.send(json.dumps({"type": "authenticate", "api_key": key}))

@@ -15,7 +15,7 @@ BURST_SHARE = 0.2  # of ticks: a flood of 290 requests a second on each gateway
 
 
 class Gateways:
-    """Gateways whose rounds are not in step, and messages that take their time."""
+    """Gateways whose rounds are not synchronised, and delayed messages."""
 
     def __init__(self, count, seed=0):
         self.random = Random(seed)
@@ -47,7 +47,7 @@ class Gateways:
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_flood_of_all_gateways_gets_the_limit_and_no_more_than_a_twentieth_above(count, seed):
-    """Three minutes: the bucket, which is full, and what comes in after."""
+    """Three minutes: the full bucket, and its refill."""
     gateways = Gateways(count, seed)
     allowed = 0
     joins = [0.0] + [gateways.random.random() * 5 for _ in range(count - 1)]

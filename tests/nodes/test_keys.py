@@ -65,7 +65,7 @@ def change():
 
 
 async def opened(node, text):
-    """A connection that sent its key, and the type of the answer."""
+    """A connection that has sent its key, and the type of the reply."""
     socket = await connect(ws_url(node), compression=None, close_timeout=1)
     await socket.recv()
     await socket.send(json.dumps({"type": "authenticate", "api_key": text}))
@@ -75,7 +75,7 @@ async def opened(node, text):
 
 
 def total(node, key_id):
-    """Connections of a key as a gateway counts them: its own and those of the others."""
+    """The connections of a key that a gateway counts: its own and other gateways'."""
     here = len(node.gateway.connections.of_key(key_id))
     return here + node.gateway.authenticator.peers.elsewhere(key_id)
 

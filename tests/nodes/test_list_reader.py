@@ -1,4 +1,4 @@
-"""A gateway reads instrument lists over a real nats-server, whose answers are late or lost."""
+"""A gateway reads instrument lists over a real nats-server; responses are late or lost."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ def listed(name, count=PAGES * lists.PAGE_ROWS):
 
 
 class FeedsNode:
-    """A feeds node that sends heartbeats and answers requests for lists as a test has it."""
+    """A feeds node that sends heartbeats and answers list requests as the test decides."""
 
     def __init__(self, bus, answer):
         self.lists = {name: listed(name) for name in NAMES}
@@ -98,7 +98,7 @@ async def gateway(answer, timeout_s):
 
 
 async def test_pages_that_came_are_kept_when_an_answer_is_lost():
-    """Every third answer is lost: a list of four pages never came, begun anew each time."""
+    """Every third response is lost: a list of four pages, restarted each time, never arrived."""
 
     def answer(feeds, request, reply):
         if len(feeds.asked) % 3:
@@ -111,7 +111,7 @@ async def test_pages_that_came_are_kept_when_an_answer_is_lost():
 
 
 async def test_one_page_is_asked_for_at_a_time():
-    """Answers to all lists at once queue behind each other on a slow link, and all are late."""
+    """On a slow link, responses to simultaneous requests queue up, and all are late."""
     waiting = []
     most = 0
 

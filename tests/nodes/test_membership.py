@@ -1,4 +1,4 @@
-"""Who is alive, who serves what, what is wanted, and how books change hands: without I/O."""
+"""Live nodes, served books, subscriptions, faults, and handover of books: without I/O."""
 
 import importlib.util
 import sys
@@ -53,7 +53,7 @@ def members():
 
 
 def pass_time(view, begin, seconds, beats=()):
-    """Look every 50 ms; nodes of `beats` send heartbeats meanwhile."""
+    """Check every 50 ms; the nodes in `beats` send heartbeats."""
     now, changed = begin, False
     while now < begin + seconds:
         now += TICK_S
@@ -99,7 +99,7 @@ CLOCK_S = 12_345.0  # how far the clock of the feeds node is ahead
 
 @pytest.mark.parametrize("share", SLOW)
 def test_a_feeds_node_whose_messages_come_late_is_dead_until_they_come_in_time(share):
-    """Its heartbeats came, each later than the one before: books of seconds ago were live."""
+    """Each heartbeat was later than the last one: books that were seconds old were live."""
     feeds, gateway = Members(2, timeout_s=1.0, tick_s=TICK_S), members()
     queue, longest_s = [], 0.0
     for step in range(400):
@@ -170,7 +170,7 @@ def test_another_version_is_a_stranger():
 
 
 def test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another(monkeypatch):
-    """A build of the next version omitted its version, and this one read its own in its place."""
+    """Builds of the next version omitted their version, which this build took for its own."""
     monkeypatch.setattr(wire, "VERSION", wire.VERSION + 1)
     spec = importlib.util.spec_from_file_location("membership_of_the_next_build", MEMBERSHIP)
     next_build = importlib.util.module_from_spec(spec)
@@ -237,7 +237,7 @@ def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60), st.data())
 def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
-    """Two gateways; changes are lost at random, and then everything is asked for."""
+    """Two gateways; changes are lost at random, then everything is requested."""
     wants = {gateway: LocalInterest(gateway) for gateway in (1, 2)}
     interests = GatewayInterest()
     for number, (name, last) in enumerate(changes):
@@ -325,7 +325,7 @@ def test_a_large_interest_has_pages():
 
 
 class Holder:
-    """A node's books, and which nodes are there."""
+    """The books of a node, and the known nodes."""
 
     def __init__(self, *nodes):
         self.nodes = nodes

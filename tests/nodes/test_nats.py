@@ -28,7 +28,7 @@ def authorities(tmp_path):
 
 @pytest.fixture
 def port(authorities):
-    """Of a server with TLS and a password."""
+    """Settings of a server with TLS and a password."""
     certificate, key = authorities["known"].vouch()
     words = ("--tls", "--tlscert", str(certificate), "--tlskey", str(key))
     with nats_server(*words, "--user", LET_IN["user"], "--pass", LET_IN["password"]) as found:
@@ -36,7 +36,7 @@ def port(authorities):
 
 
 async def refused(timeout_s=PATIENCE_S, **table):
-    """Why a node does not start with these settings."""
+    """The error of a node that starts with these settings."""
     bus = NatsBus(NatsSettings(**table), name="test", connect_timeout_s=timeout_s)
     with pytest.raises(ConfigError) as error:
         await bus.__aenter__()
@@ -83,7 +83,7 @@ async def test_each_refusal_names_its_setting_and_no_secret(port, authorities, t
 async def test_credentials_are_not_sent_in_plain_text_where_tls_is_required(
     authorities, tmp_path, scheme
 ):
-    """A server without TLS, or one between that strips it, gets no CONNECT with a token."""
+    """A server without TLS, or a proxy that strips it, gets no CONNECT with a token."""
     log = tmp_path / "nats.log"
     with nats_server("--auth", "s3cret-of-nats", "-DV", "-l", str(log)) as port:
         message = await refused(
@@ -101,7 +101,7 @@ async def test_credentials_are_not_sent_in_plain_text_where_tls_is_required(
 
 
 class LateServer:
-    """A NATS that sends its first line whenever it is asked to."""
+    """A NATS server that sends its first line on demand."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -118,7 +118,7 @@ class LateServer:
                 return
 
     def answer(self):
-        """Send every open connection what is no greeting of NATS."""
+        """Send bytes that are not a NATS greeting to every open connection."""
         for each in self.accepted:
             each.sendall(b"no greeting\r\n")
 
@@ -131,7 +131,7 @@ class LateServer:
 
 
 async def test_an_answer_at_the_moment_of_the_deadline_does_not_make_a_start_wait_for_ever():
-    """Both come in one turn of the loop: `asyncio.wait_for` then loses the cancellation."""
+    """Both happen in one turn of the loop: `asyncio.wait_for` then loses the cancellation."""
     server = LateServer()
     try:
         began = time.monotonic()
@@ -174,7 +174,7 @@ def bus_of(port, file):
 
 
 async def refused_file(port, file):
-    """Why a node does not start with this file."""
+    """The error of a node that starts with this file."""
     with pytest.raises(ConfigError) as error:
         await bus_of(port, file).__aenter__()
     return error.value.message
@@ -206,7 +206,7 @@ async def test_users_that_the_server_does_not_take_are_refused_with_the_setting(
 
 
 async def test_a_file_without_its_parts_is_refused_in_one_sentence(tmp_path):
-    """nats-py reads one without a JWT for ever, and the whole process with it."""
+    """nats-py reads a file without a JWT in an endless loop, which blocks the process."""
     seed = write_account(tmp_path)
     whole = (tmp_path / "user.creds").read_text()
     jwt_part, seed_part = whole.split("\n\n")

@@ -15,7 +15,7 @@ OUTBOX_BYTES = 1 << 20
 
 
 async def test_messages_of_many_subjects_come_in_order_in_the_task_that_reads():
-    """nats-py has a task for each subscription, and the order of two subjects is lost there."""
+    """nats-py has a task per subscription, which loses the order of two subjects."""
     with nats_server() as port:
         settings = NatsSettings(servers=(f"nats://127.0.0.1:{port}",))
         async with (
@@ -99,7 +99,7 @@ async def test_what_is_too_large_or_does_not_fit_is_dropped_and_counted_and_the_
 
 
 def dropped():
-    """How many messages were dropped, by the cause."""
+    """The number of dropped messages, by cause."""
     name = "onebook_nats_dropped_total"
     return {
         cause: REGISTRY.get_sample_value(name, {"cause": cause}) for cause in ("too_large", "full")

@@ -19,7 +19,7 @@ STALE_S = 1.0 + 0.5
 
 
 def inside(host):
-    """The words that run a command on a host."""
+    """The arguments that run a command on a host."""
     return ("ip", "netns", "exec", host)
 
 

@@ -161,7 +161,7 @@ BAD_NUMBERS = (-1, -(2**63), 2**63, 2**64 - 1, -0.5, nan, inf, -inf, 1e308, True
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The containers within a value that hold a number, and where."""
+    """The containers within a value that hold a number, with their paths."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for where, inner in [*items]:
         if isinstance(inner, (dict, list)):
@@ -171,7 +171,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def damaged(sample: Any) -> Iterator[bytes]:
-    """A message once for each of its numbers and each value that no number may have."""
+    """A message, once for each of its numbers with each invalid value."""
     plain = msgpack.decode(msgpack.encode(sample))
     for holder, where in [*places(plain)] if isinstance(plain, (dict, list)) else ():
         right = holder[where]
@@ -207,7 +207,7 @@ def test_every_type_that_is_decoded_has_a_sample():
 
 
 def test_a_clock_that_is_sent_back_stays_in_the_range_of_its_receivers():
-    """One node's time of 2**64 - 1 us let no other node send heartbeats any more."""
+    """One node's time of 2**64 - 1 us stopped the heartbeats of all other nodes."""
     view = membership.Members(1, timeout_s=1.0, tick_s=0.05)
     view.received(
         membership.NodeHeartbeat(

@@ -1,4 +1,4 @@
-"""One book on a gateway against an oracle: whatever the network does, never a wrong level as live.
+"""One book on a gateway against an oracle: a live book is right, whatever the network does.
 
 Two feeds nodes publish the book of one exchange, each by itself; messages are lost, repeated and
 late, answers too; nodes die, drain and close the book. Whenever the gateway's book is live its
@@ -30,7 +30,7 @@ def text(rows):
 
 
 class Node:
-    """A feeds node: real books, and what they were after each number."""
+    """A feeds node: real books, and their state after each number."""
 
     def __init__(self, number, network):
         self.number = number
@@ -69,7 +69,7 @@ class Node:
 
 
 class World:
-    """A gateway, two nodes and what is between them."""
+    """A gateway, two nodes and the network between them."""
 
     def __init__(self):
         self.network = []
@@ -117,7 +117,7 @@ class World:
             self.act(self.replica.answered(node, frame))
 
     def settle(self):
-        """A network that works: everything arrives, marks are sent, what is asked is answered."""
+        """A working network: messages arrive, marks are sent, requests are answered."""
         for _ in range(20):
             self.now += RETRY_S
             for node in self.nodes.values():
@@ -135,7 +135,7 @@ MEMBERS = ([1, 2], [2, 1], [1], [2], [])
 
 
 def steps(random):
-    """A run of steps: mostly a book that moves over a network that mostly works."""
+    """A sequence of steps: mostly changes of a book over a network that mostly works."""
     kinds = {
         "change": 40,
         "deliver": 60,

@@ -1,4 +1,4 @@
-"""Subjects of a cluster: one token for each name, whatever characters it has."""
+"""Subjects of a cluster: one token per name, whatever its characters."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A rolling upgrade with processes of two builds, under load, an oracle at each gateway.
+"""A rolling upgrade with processes of two builds under load, and an oracle per gateway.
 
 The other build is this one, started by a launcher that sets its release and the version of its wire
 before anything else reads them: the same constants that an edit of the source would change.
@@ -32,7 +32,7 @@ VARIABLES = {"ONEBOOK_NODE__HEARTBEAT_TIMEOUT_S": "60", "ONEBOOK_NODE__ISOLATED_
 
 
 def build(folder, version):
-    """What Python runs to start the next release with a version of the wire."""
+    """The Python program that starts the next release with a wire version."""
     file = folder / f"wire_{version}.py"
     file.write_text(LAUNCHER.format(wire=version))
     return (str(file),)
@@ -62,7 +62,7 @@ class Upgrade:
         await all_fresh(subscribers, [each for each in self.tasks if not each.done()])
 
     async def followed(self, times):
-        """Wait until each book is followed by so many connections."""
+        """Wait until each book is followed by this many connections."""
         async with asyncio.timeout(PATIENCE_S):
             while any(
                 self.simulated[exchange].followers(symbol) != times
@@ -72,7 +72,7 @@ class Upgrade:
                 await asyncio.sleep(0.02)
 
     def refusals(self, name):
-        """What a node logged about nodes of another version."""
+        """A node's log lines about nodes of another version."""
         return [line for line in self.nodes.logs[name] if "of the node protocol" in line]
 
 

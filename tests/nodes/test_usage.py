@@ -1,4 +1,4 @@
-"""The bill of a key over two gateways: its cut-off, and an outage of their PostgreSQL.
+"""The usage of a key over two gateways: its cut-off, and an outage of PostgreSQL.
 
 In one process, over real sockets: simulated exchanges, a feeds node, NATS, and PostgreSQL.
 Every update is compared with what the exchanges published.

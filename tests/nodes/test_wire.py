@@ -1,4 +1,4 @@
-"""Messages between nodes: what is encoded comes back, and damage is refused."""
+"""Messages between nodes: encoded messages are decoded unchanged, damaged ones refused."""
 
 from contextlib import suppress
 
@@ -112,7 +112,7 @@ rows_of = st.lists(st.tuples(st.sampled_from(PRICES), st.sampled_from(AMOUNTS)),
 def test_the_snapshot_of_a_book_makes_an_equal_book(
     implementation, bids, asks, asked, deltas, windows
 ):
-    """Levels, horizons and what later changes do: the copy is indistinguishable from the book."""
+    """A copy has the same levels and horizons as the book, also after later changes."""
     book, copy = LiveBook(BTC, LEVELS_MAX, windows), LiveBook(BTC, LEVELS_MAX, windows)
     book.core, copy.core = implementation.Book(LEVELS_MAX), implementation.Book(LEVELS_MAX)
     book.core.replace(text(bids), text(asks), PAIRS, asked)
@@ -128,7 +128,7 @@ def test_the_snapshot_of_a_book_makes_an_equal_book(
 
 
 def test_books_publish_nothing_that_was_refused():
-    """A delta that leaves the book crossed is not sent; that the book is stale is."""
+    """A delta that leaves the book crossed is not sent; the book's staleness is."""
     from onebook.nodes.publisher import PublishedBooks
 
     sent = []

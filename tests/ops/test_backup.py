@@ -1,4 +1,4 @@
-"""A backup is made beside writers and restored elsewhere; what was in it works there."""
+"""A backup is made during writes and restored elsewhere, where everything works."""
 
 import asyncio
 import fcntl
@@ -61,7 +61,7 @@ def settings_in(folder: Path, url: str) -> Settings:
 
 @pytest.fixture(params=["sqlite"])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Settings, Settings]]:
-    """Settings of a service, and of an empty place of the same kind."""
+    """Settings of a service, and of an empty one of the same kind."""
     kind = request.param
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
@@ -70,7 +70,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Set
 
 
 async def made(settings: Settings) -> str:
-    """A service with a key, credentials and usage; the text of the key."""
+    """Create a service with a key, credentials and usage; return the key's text."""
     async with Store(settings.store.url) as store:
         await store.database.upgrade()
         pepper = load_pepper(settings.store.pepper_file)
@@ -86,7 +86,7 @@ async def made(settings: Settings) -> str:
 
 
 async def works(settings: Settings, text: str) -> None:
-    """The key opens, its usage is there, and the credentials can be read."""
+    """The key is accepted, its usage is there, and the credentials can be decrypted."""
     async with Store(settings.store.url) as store:
         pepper = load_pepper(settings.store.pepper_file)
         async with Accounts(store, pepper, clock=SteppedClock(NOW_MS)) as accounts:
@@ -387,7 +387,7 @@ async def test_without_pg_dump_the_error_says_what_to_install(
 async def test_what_a_killed_backup_left_is_removed_and_what_another_makes_stays(
     places: Places, tmp_path: Path
 ) -> None:
-    """It holds the pepper and the master key: a folder of its own, locked by its process."""
+    """It holds the pepper and the master key, so it has its own, locked folder."""
     here, _ = places
     await made(here)
     folder = tmp_path / "backups"
@@ -405,7 +405,7 @@ async def test_what_a_killed_backup_left_is_removed_and_what_another_makes_stays
 async def test_what_a_killed_restore_left_is_removed_by_the_next_one(
     places: Places, tmp_path: Path
 ) -> None:
-    """It holds the pepper and the master key too. It was in /tmp, and stayed."""
+    """It holds the pepper and the master key too, but was left in /tmp."""
     here, there = places
     text = await made(here)
     archive = await backed_up(here, tmp_path / "backups")

@@ -1,4 +1,4 @@
-"""What the doctor finds, on real files, databases and sockets."""
+"""Findings of the doctor, on real files, databases and sockets."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def settings_in(folder: Path, **tables: dict[str, object]) -> Settings:
 
 
 async def made(settings: Settings) -> None:
-    """A database with an account and credentials, as a node and an operator leave it."""
+    """A database with an account and credentials, as left by a node and an operator."""
     async with Store(settings.store.url) as store:
         await store.database.upgrade()
         admin = Admin(store, load_pepper(settings.store.pepper_file))
@@ -217,7 +217,7 @@ def test_the_difference_of_clocks_is_that_to_the_middle_of_the_second() -> None:
 
 @asynccontextmanager
 async def clock_server(ahead_s: float) -> AsyncIterator[str]:
-    """Answers every request with the time of a clock that is ahead; its host and port."""
+    """Answer every request with the time of a fast clock; yields host and port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.readline():
@@ -230,7 +230,7 @@ async def clock_server(ahead_s: float) -> AsyncIterator[str]:
 
 
 def through(places: dict[str, str]) -> dict[str, object]:
-    """Settings of feeds for exchanges at these places."""
+    """Settings of feeds for exchanges at these addresses."""
     return {
         "exchanges": list(places),
         "overrides": {
@@ -300,7 +300,7 @@ async def test_nats_and_the_nodes_of_the_cluster_are_examined(tmp_path: Path) ->
 
 
 async def _found_beside(settings: Settings, node: NodeHeartbeat) -> list[str]:
-    """What is found while a node sends its heartbeats."""
+    """The findings while a node sends its heartbeats."""
     async with NatsBus(settings.nats, name="test") as bus:
 
         async def beat() -> None:

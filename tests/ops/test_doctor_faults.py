@@ -1,4 +1,4 @@
-"""Faults that are planted for real, and what the doctor must say of each."""
+"""Real planted faults, and the doctor's finding for each."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ CHANGE = AuditedChange(1, "operator", "")
 
 
 class Planted(NamedTuple):
-    """A fault, and the check, severity and words of the finding."""
+    """A fault, and the check, severity and text of its finding."""
 
     plant: Callable[[Path], AsyncIterator[dict[str, dict[str, object]]]]
     check: str
@@ -85,7 +85,7 @@ async def certificate_that_ended(folder: Path) -> AsyncIterator[dict[str, dict[s
 
 
 async def usage_of_a_killed_node(folder: Path) -> AsyncIterator[dict[str, dict[str, object]]]:
-    """Another process makes its usage file and is killed."""
+    """Another process creates its usage file and is killed."""
     code = (
         "import os, pathlib, sys; from onebook.accounts.usage import *;"
         "file = UsageFile.create(pathlib.Path(sys.argv[1]), 'onebook.db', 'killed');"
@@ -97,7 +97,7 @@ async def usage_of_a_killed_node(folder: Path) -> AsyncIterator[dict[str, dict[s
 
 
 async def damaged_database(folder: Path) -> AsyncIterator[dict[str, dict[str, object]]]:
-    """Pages in the middle are lost; the first, which every program reads, is sound."""
+    """Pages in the middle are lost; the first one, which every program reads, is intact."""
     file = folder / "onebook.db"
     page = 4_096
     with file.open("r+b") as opened:
@@ -179,7 +179,7 @@ FAULTS = (
 
 
 async def examined(folder: Path, tables: dict[str, dict[str, object]]) -> list[Finding]:
-    """What `onebook doctor --offline` finds."""
+    """The findings of `onebook doctor --offline`."""
     settings: Settings = config.load(
         overrides={
             "store": {"url": f"sqlite:///{folder}/onebook.db", "pepper_file": f"{folder}/pepper"},
@@ -198,7 +198,7 @@ async def examined(folder: Path, tables: dict[str, dict[str, object]]) -> list[F
 async def planted(
     fault: Callable[[Path], AsyncIterator[dict[str, dict[str, object]]]], folder: Path
 ) -> AsyncIterator[list[Finding]]:
-    """A sound installation with one fault, and what is found there."""
+    """A healthy installation with one fault, and its findings."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
         await store.database.upgrade()
         peppers = load_pepper(folder / "pepper")
@@ -211,7 +211,7 @@ async def planted(
 
 
 def ill(findings: list[Finding]) -> list[Finding]:
-    """What is not well, but for the account of the tests."""
+    """The findings, except those caused by the account that runs the tests."""
     return [each for each in findings if each.state is not Severity.OK and each.check != "user"]
 
 

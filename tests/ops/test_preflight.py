@@ -1,4 +1,4 @@
-"""What `config check` and the start refuse before anything is opened."""
+"""Errors that `config check` and the start report before opening anything."""
 
 import os
 from datetime import UTC, datetime, timedelta

@@ -114,7 +114,7 @@ def command_line() -> str:
 
 
 def leaves(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command that can be run, with the words that name it."""
+    """Every runnable command, with its full name."""
     for name, each in getattr(command, "commands", {}).items():
         yield from leaves(each, (*words, name))
     if not hasattr(command, "commands"):
@@ -144,7 +144,7 @@ def parameter(each: Any) -> tuple[str, str, str]:
 
 
 def default_of(each: Any) -> str:
-    """What an argument is where it is not given."""
+    """The default of an argument."""
     if each.required:
         return "required"
     if isinstance(each.show_default, str):
@@ -280,7 +280,7 @@ def message(document: dict[str, Any], name: str) -> Iterator[str]:
 
 
 def index(folder: Path) -> str:
-    """Write the index of the reference: each page with the first sentence of what it says."""
+    """Write the index of the reference: each page with its first sentence."""
     files = sorted(each for each in folder.glob("*.md") if each.name != "README.md")
     files += [folder / "exchanges/README.md"]
     rows = []

@@ -1,4 +1,4 @@
-"""What the tests prove of each exchange, read from the tests themselves."""
+"""Evidence about each exchange, collected from the tests."""
 
 import inspect
 import json
@@ -39,7 +39,7 @@ def collected() -> dict[str, Evidence]:
 
 
 def of(channel: str) -> Evidence:
-    """The evidence of one book channel: the usual one by its exchange's name."""
+    """The evidence of one book channel; the default channel has its exchange's name."""
     name, _, other = channel.partition(".")
     ccxt, note = judged(name, other)
     talk = Talk(channel).open()
@@ -65,7 +65,7 @@ def runs_over(test: Any) -> set[str]:
 
 
 def judged(name: str, channel: str) -> tuple[str, str]:
-    """The class of ccxt that keeps the same book, and what is to be known of it."""
+    """The class of ccxt that keeps the same book, and a note about it."""
     try:
         judge = judge_of(name, channel)
     except pytest.skip.Exception as skipped:
@@ -82,12 +82,12 @@ def marked(module: ModuleType, mark: str) -> Iterator[tuple[FunctionType, pytest
 
 
 def own_tests(name: str) -> ModuleType:
-    """The exchange's own tests."""
+    """The tests of this exchange."""
     return import_module(f"exchanges.test_{name}")
 
 
 def spot(name: str) -> str:
-    """The test that feeds the connector derivative rows, or why there is none."""
+    """The test with derivative rows in the instrument list, or why there is none."""
     module = own_tests(name)
     for test, _ in marked(module, "derivatives"):
         if reads_lists(test):
@@ -96,20 +96,20 @@ def spot(name: str) -> str:
 
 
 def reads_lists(test: FunctionType) -> bool:
-    """Whether a test has the connector read an instrument list, by itself or by a helper."""
+    """Whether a test makes the connector read an instrument list, directly or by a helper."""
     called = [test.__globals__.get(name) for name in test.__code__.co_names]
     helpers = [each for each in called if isinstance(each, FunctionType)]
     return any("parse_instruments" in each.__code__.co_names for each in (test, *helpers))
 
 
 def reads_sample(test: FunctionType, sample: str) -> bool:
-    """Whether a test asks for the recordings, and its module names this one beside the mark."""
+    """Whether a test uses the recordings, and its module lists this one beside the mark."""
     named = inspect.getsource(inspect.getmodule(test) or test).count(f'"{sample}"')
     return "samples" in inspect.signature(test).parameters and named > 1
 
 
 def recordings(channel: str) -> Iterator[Recording]:
-    """What is replayed to exact books."""
+    """The recordings that are replayed to exact books."""
     for module in (own_tests(channel.partition(".")[0]), test_recorded):
         for test, mark in marked(module, "replayed"):
             of_channel, sample = mark.args
@@ -124,13 +124,13 @@ def recorded_fees(name: str) -> str:
 
 
 def place(test: FunctionType) -> str:
-    """Where a test is."""
+    """The location of a test."""
     file = Path(test.__code__.co_filename).relative_to(TESTS.parent)
     return f"{file.as_posix()}::{test.__name__}"
 
 
 def written(evidence: dict[str, Evidence]) -> str:
-    """The content of `evidence.toml`; what is empty is left out."""
+    """The content of `evidence.toml`, without empty entries."""
     tables = [HEADER]
     for channel, each in sorted(evidence.items()):
         lines = [f"[{json.dumps(channel) if '.' in channel else channel}]"]

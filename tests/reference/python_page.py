@@ -69,12 +69,12 @@ def listed(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Prose without what would be read as HTML."""
+    """Prose with HTML escaped."""
     return re.sub(r"`[^`]*`|<", lambda found: "&lt;" if found[0] == "<" else found[0], text)
 
 
 def markdown(text: str) -> str:
-    """Prose as it is, indented programs as blocks of Python."""
+    """Unchanged prose, with indented programs as Python blocks."""
     parts = []
     for part in re.split(r"\n\n(?=\S)", text.strip()):
         prose, _, program = part.partition("\n\n    ")
@@ -156,7 +156,7 @@ def fields(subject: type) -> list[tuple[str, str, str]]:
 
 
 def remarks(subject: type) -> dict[str, str]:
-    """What stands in comments beside the fields of a class."""
+    """The comments beside the fields of a class."""
     source = textwrap.dedent(inspect.getsource(subject))
     lines = source.splitlines()
     (tree,) = ast.parse(source).body
@@ -169,7 +169,7 @@ def remarks(subject: type) -> dict[str, str]:
 
 
 def members(subject: type) -> list[tuple[str, Any]]:
-    """Public methods and properties, of its bases in this package too; in the order of the code."""
+    """Public methods and properties, inherited ones included, in the order of the code."""
     found: dict[str, Any] = {}
     for base in reversed(subject.__mro__):
         if base.__module__.startswith("onebook."):

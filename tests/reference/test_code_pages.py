@@ -1,4 +1,4 @@
-"""The pages that are written from the code are current, and nothing is missing in them."""
+"""The pages generated from the code are current and complete."""
 
 import re
 from dataclasses import fields
@@ -23,7 +23,7 @@ PAGES = code_pages()
 
 
 def cells(name: str) -> set[str]:
-    """What stands in code spans at the beginning of a row."""
+    """The code spans at the beginning of the rows."""
     return set(re.findall(r"^\| `([^`]+)`", PAGES[name], re.MULTILINE))
 
 
@@ -70,7 +70,7 @@ def test_no_folder_of_this_machine_is_written() -> None:
 
 
 def test_every_command_and_every_option_is_listed() -> None:
-    """By the help texts, which Typer writes."""
+    """Checked against the help texts that Typer writes."""
     seen = walked(())
     assert len(seen) > 15
     for words, text in seen:
@@ -82,7 +82,7 @@ def test_every_command_and_every_option_is_listed() -> None:
 
 
 def walked(words: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-    """Every command below `words` with the options' part of its help."""
+    """Every command below `words`, with the options in its help."""
     text = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
     _, groups, below = text.partition(" Commands ")
     if not groups:

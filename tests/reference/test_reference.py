@@ -1,4 +1,4 @@
-"""Quality levels say what the tests prove, and the reference pages what the code knows."""
+"""Quality levels match the tests, and the reference pages match the code."""
 
 import re
 from pathlib import Path

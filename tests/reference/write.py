@@ -1,4 +1,4 @@
-"""Write the evidence and the pages of `docs/reference` that the code has: `make reference`.
+"""Write the evidence and the generated pages of `docs/reference`: `make reference`.
 
 Run with the folder `tests` as working directory or on the path; needs ccxt (group `judges`).
 """
@@ -14,7 +14,7 @@ CONNECTION = REFERENCE / "connection.md"
 
 
 def write() -> None:
-    """Write what is not yet so, and remove pages of exchanges that are gone."""
+    """Write changed pages, and remove those of removed exchanges."""
     sys.path.insert(0, str(ROOT / "tests"))
     from docs.examples import pages as shown
     from docs.examples import with_programs

@@ -1,4 +1,4 @@
-"""Sample clients of the reference service, written from the facts of its documentation.
+"""Sample clients of the reference service, written from its documentation.
 
 Each is a complete program that takes its URL and key from the environment alone. What each expects
 of the order of messages is what the published sample of that page expects.

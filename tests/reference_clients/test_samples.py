@@ -1,4 +1,4 @@
-"""The reference service's sample clients run with their URL and key changed only."""
+"""The reference service's sample clients run with only their URL and key changed."""
 
 import asyncio
 import os

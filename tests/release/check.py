@@ -40,11 +40,11 @@ NOT_IN_WHEEL = (".c", ".h", ".pyx", ".pxd", ".pxi")
 
 
 class Failed(Exception):
-    """The release is not fit for release; the message says why."""
+    """The release is not fit to publish; the message says why."""
 
 
 def run(*words: str | Path, cwd: Path, **environment: str) -> str:
-    """Run a command to its end; the answer is what it printed."""
+    """Run a command to its end; return its output."""
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
@@ -74,7 +74,7 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def check_contents(sdist: Path, wheel: Path) -> None:
-    """The sdist holds every source under src, the wheel nothing that only a compiler needs."""
+    """The sdist holds every source file under src, the wheel nothing that only a compiler needs."""
     with tarfile.open(sdist) as archive:
         packed = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     tracked = set(run("git", "ls-files", "src", cwd=ROOT).split())
@@ -93,7 +93,7 @@ def check_contents(sdist: Path, wheel: Path) -> None:
 
 
 def check_installed(artifact: Path, folder: Path, python: str, *, compiled: bool) -> None:
-    """Install into an empty environment, and use what was installed."""
+    """Install into an empty environment, and use the installed package."""
     environment = {} if compiled else {"CC": "/bin/false"}
     run(python, "-m", "venv", folder / "venv", cwd=folder)
     programs = folder / "venv" / "bin"
@@ -126,7 +126,7 @@ def check_alone(programs: Path, folder: Path, *, compiled: bool) -> None:
 
 
 def pythons() -> list[str]:
-    """The other Python versions of this machine that we support."""
+    """The other supported Python versions on this machine."""
     ours = f"python3.{sys.version_info.minor}"
     names = [f"python3.{minor}" for minor in PYTHONS if f"python3.{minor}" != ours]
     works = [sys.executable, "-c", "import venv, ensurepip"]
@@ -138,7 +138,7 @@ def pythons() -> list[str]:
 
 
 def check_demo(onebook: Path, folder: Path) -> None:
-    """The demo starts, health answers, a client receives books, SIGINT ends it."""
+    """The demo starts, health responds, a client receives books, SIGINT ends it."""
     with demo(onebook, folder) as (text, process):
         url = find(r"the API +(http://\S+)/api/v1/", text)
         key = find(r"a premium key +(ob_live_\w+)", text)
@@ -157,7 +157,7 @@ def check_demo(onebook: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def demo(onebook: Path, folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A running demo, and what it printed."""
+    """A running demo, and its output."""
     printed = folder / "demo.txt"
     with printed.open("w") as out:
         process = subprocess.Popen(
@@ -184,7 +184,7 @@ def find(pattern: str, text: str) -> str:
 
 
 def main() -> None:
-    """Run every step; one line each."""
+    """Run every step, with a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="leave out the sdist with a compiler")
     quick = parser.parse_args().quick

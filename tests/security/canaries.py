@@ -1,4 +1,4 @@
-"""Secrets that must never be written, and the search for them in everything a node wrote."""
+"""Secrets that must never be written, and a search for them in everything a node wrote."""
 
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ PREFIXES = ("ob_live_", "obs_")
 
 
 class Canaries:
-    """Secrets by name; each is searched for in every form that it could be written in."""
+    """Secrets by name; each is searched for in every encoding."""
 
     def __init__(self) -> None:
         self._forms: dict[bytes, str] = {}
@@ -25,11 +25,11 @@ class Canaries:
             self._forms[secret[:PART_CHARS].encode()] = name
 
     def found_in(self, content: bytes) -> set[str]:
-        """The names of the secrets that some bytes hold."""
+        """The names of the secrets in some bytes."""
         return {name for form, name in self._forms.items() if form in content}
 
     def found_in_files(self, paths: Iterable[Path]) -> dict[str, set[str]]:
-        """The same by file, for those that hold any."""
+        """The same per file, for files with secrets."""
         found = {path.name: self.found_in(path.read_bytes()) for path in paths}
         return {name: secrets for name, secrets in found.items() if secrets}
 

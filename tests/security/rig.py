@@ -30,7 +30,7 @@ EXCHANGE_KEY = SimulatedKey("CANARYapikey0000001", "CANARYsecret0000000000000000
 
 @dataclass
 class Rig:
-    """A node that runs, and the exchange account behind it."""
+    """A running node, and the exchange account behind it."""
 
     node: Node
     bybit: SimulatedBybit

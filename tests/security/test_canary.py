@@ -1,4 +1,4 @@
-"""No secret is in anything that a node writes: its log, its files, its answers, its metrics.
+"""No secret is in anything that a node writes: log, files, responses, metrics.
 
 A process with debug logs serves every endpoint rightly and wrongly, loses a table of its database,
 is killed, starts again and stops; then every byte that it left is searched.
@@ -44,7 +44,7 @@ HOMES = ("onebook.toml", "pepper")  # where secrets live; all else is searched
 
 
 class Visitor:
-    """A client that keeps every byte it is given, but for the answer that issues a session."""
+    """A client that keeps every received byte, except the response that issues a session."""
 
     def __init__(self, port: int, key: str, canaries: Canaries) -> None:
         self.base = f"http://127.0.0.1:{port}"
@@ -94,7 +94,7 @@ class Visitor:
         await self.ask(http, "GET", "/metrics")
 
     async def _mistakes(self, http: httpx.AsyncClient) -> None:
-        """Secrets where they do not belong."""
+        """Send secrets in wrong places."""
         key, token = self.key, self.token
         wrong = key[:-1] + ("a" if key[-1] != "a" else "b")
         self._canaries.add("mistyped key", wrong)
@@ -139,7 +139,7 @@ class Visitor:
 
 @asynccontextmanager
 async def process(folder: Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A node with everything that it says in a file."""
+    """A node with all its output in a file."""
     with log.open("ab") as out:
         running = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "onebook", "serve"),

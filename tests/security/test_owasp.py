@@ -42,7 +42,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 def paths_of(routes: Iterable[Any]) -> Iterator[str]:
-    """The paths of routes, also of those in routers that were included."""
+    """The paths of all routes, those of included routers too."""
     for route in routes:
         if hasattr(route, "original_router"):
             yield from paths_of(route.original_router.routes)

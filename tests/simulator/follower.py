@@ -1,4 +1,4 @@
-"""The least that a feed does: a real connector, a real socket, the core's books."""
+"""A minimal feed: a real connector, a real socket, the core's books."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ FRAME_BYTES_MAX = 1 << 24
 
 
 class Follower:
-    """Follows some symbols of one exchange; what is odd is kept in `faults`."""
+    """Follows some symbols of one exchange; records anomalies in `faults`."""
 
     def __init__(self, exchange: Exchange, symbols: Iterable[str]) -> None:
         self.exchange = exchange
@@ -64,7 +64,7 @@ class Follower:
         await self.http.aclose()
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Read frames until something holds."""
+        """Read frames until a condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not true():
                 await self.read()

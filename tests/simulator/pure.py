@@ -13,7 +13,7 @@ START = Now(1_000.0, 1_700_000_000_000)
 
 
 def main_pair(name: str) -> str:
-    """The first pair that a simulated exchange lists: BTC in its usual currency."""
+    """The first pair of a simulated exchange: BTC in its usual quote currency."""
     return DIALECTS[name].listings[0].symbol
 
 
@@ -34,7 +34,7 @@ class Desk:
         self.greeting = [_decoded(f) for f in self.dialect.opened(self.session, self.now)]
 
     def say(self, message: Any) -> list[Any]:
-        """Send one frame; the answers, decoded."""
+        """Send one frame; return the decoded answers."""
         text = message if isinstance(message, str) else json.dumps(message)
         answers = self.dialect.received(self.session, text, self.now)
         return [_decoded(f) for f in answers]
@@ -45,7 +45,7 @@ class Desk:
         return answer if answer is None else (answer.status, json.loads(answer.body))
 
     def step(self, fault: str = "") -> list[Frame]:
-        """Move the market; the frames of every followed window. Best prices go to `tops`."""
+        """Move the market; return the frames of all followed windows. Best prices go to `tops`."""
         self.market.move()
         followed = self.board.followed()
         self.tops = []

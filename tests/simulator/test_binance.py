@@ -1,4 +1,4 @@
-"""Binance: in, out, in, out."""
+"""Conversations with the simulated Binance."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Bitfinex's book channel: in, out, in, out."""
+"""Conversations with the simulated Bitfinex about its book channel."""
 
 import json
 from binascii import crc32

@@ -1,4 +1,4 @@
-"""Bybit: in, out, in, out."""
+"""Conversations with the simulated Bybit."""
 
 import json
 

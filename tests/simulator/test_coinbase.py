@@ -1,4 +1,4 @@
-"""Coinbase Exchange: in, out, in, out."""
+"""Conversations with the simulated Coinbase Exchange."""
 
 import json
 

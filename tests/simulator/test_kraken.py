@@ -1,4 +1,4 @@
-"""Kraken v2: in, out, in, out."""
+"""Conversations with the simulated Kraken, protocol v2."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""OKX: in, out, in, out."""
+"""Conversations with the simulated OKX."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Poloniex: in, out, in, out."""
+"""Conversations with the simulated Poloniex."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The service's whole feed machinery on the simulated exchanges: faults come, books come back."""
+"""All feed code on the simulated exchanges: books recover after each fault."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -61,7 +61,7 @@ class Rig:
                 self._stirred.clear()
 
     def true(self, name: str) -> bool:
-        """Whether the book is live and equal to what the exchange has published."""
+        """Whether the book is live and equals the exchange's last published one."""
         for book in self.books.live():
             if book.instrument.exchange == name:
                 bids, asks = book.core.top(LEVELS_MAX)
@@ -69,7 +69,7 @@ class Rig:
         return False
 
     async def stepped(self, name: str) -> None:
-        """Publish once more, and wait until the book is true again."""
+        """Publish once more, and wait until the book equals the published one."""
         self.sim.step()
         await self.until(lambda: self.true(name))
 

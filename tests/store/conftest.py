@@ -34,7 +34,7 @@ async def store(migrated: str) -> AsyncIterator[Store]:
 
 @pytest.fixture(params=KINDS)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of each kind, of the test's own."""
+    """A separate empty database of each kind."""
     with database(request.param, tmp_path) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Rows that the tests of the store begin with."""
+"""Initial rows for the tests of the store."""
 
 from onebook.model import KeyStatus, Tier
 from onebook.store import AccountRow, KeyRow, SessionRow, Store, UsageCell

@@ -1,4 +1,4 @@
-"""Transactions of a database: finished however they are cancelled, and facts."""
+"""Transactions of a database, finished despite cancellation; facts about a database."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ async def test_a_store_that_closes_finishes_what_has_begun(migrated: str, keyed:
 async def test_work_that_fails_after_its_caller_was_cancelled_is_no_defect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stop while the database was away ended with a trace of an exception never retrieved."""
+    """A stop during an outage printed the traceback of an unretrieved exception."""
     path = tmp_path / "onebook.db"
     async with Store(f"sqlite:///{path}") as store:
         await store.database.upgrade()
@@ -181,7 +181,7 @@ def postgres(tmp_path: Path) -> Iterator[str]:
 async def test_connections_that_the_network_lost_are_opened_again_and_fail_nothing(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were found one by one, each by the timeout of a statement that then failed."""
+    """Broken connections were found one by one, each by a statement that timed out."""
     monkeypatch.setattr("onebook.store.database.PING_TIMEOUT_S", 0.2)
     line = DatabaseProxy(postgres)
     await line.up()
@@ -383,7 +383,7 @@ NOBODY = 65_534
 
 @pytest.fixture
 def folder_of_another_account() -> Iterator[Path]:
-    """A folder that an account without rights of root owns, which this process is meanwhile."""
+    """A folder of an unprivileged account, as which this process runs meanwhile."""
     with tempfile.TemporaryDirectory() as name:
         if os.geteuid() != 0:
             yield Path(name)

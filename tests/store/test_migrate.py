@@ -1,4 +1,4 @@
-"""Migrations run once, whichever process starts first, and never downgrade by themselves."""
+"""Migrations run once, whichever process starts first, and never downgrade on their own."""
 
 import asyncio
 

@@ -27,7 +27,7 @@ CELL = UsageCell(KEY.key_id, 0)
 
 @pytest.fixture
 def pooled(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Starts PgBouncer in a mode of pooling; the address of a database through it."""
+    """Start PgBouncer in a pooling mode; yields the URL of a database through it."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("no pgbouncer on PATH")
@@ -69,7 +69,7 @@ def pooled(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 async def test_connections_that_share_those_of_a_pooler_each_get_their_answers(
     pooled: Callable[[str], str], mode: str
 ) -> None:
-    """Statements that were prepared under names failed, once two connections were busy at once."""
+    """Named prepared statements failed once two connections were busy at once."""
     url = pooled(mode)
     async with Store(url) as one, Store(url) as other:
         await one.database.upgrade()

@@ -1,4 +1,4 @@
-"""The values of the store: their members are columns, and none of them holds a secret."""
+"""The row types of the store: their fields are columns, and none shows a secret."""
 
 from typing import Any
 

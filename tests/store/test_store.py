@@ -1,4 +1,4 @@
-"""What concerns several aggregates of the store at once, on both databases."""
+"""Operations on several tables of the store, on both databases."""
 
 from onebook.store import SessionRow, Store
 from store.samples import JANUARY, session_of

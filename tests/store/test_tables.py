@@ -1,4 +1,4 @@
-"""What the tables promise beyond their columns."""
+"""Constraints of the tables beyond their columns."""
 
 import pytest
 from sqlalchemy import select

@@ -30,13 +30,13 @@ PORTS_TRIED_MAX = 5
 
 
 class Postgresql(NamedTuple):
-    """A PostgreSQL that takes connections by TCP with a password, and with TLS where it has it."""
+    """A PostgreSQL server with passwords over TCP, and with TLS if it has a certificate."""
 
     port: int
     folder: Path
 
     def url(self, *, password: str = PASSWORD, host: str = HOST, **words: str | Path) -> str:
-        """Its address with these words of TLS."""
+        """Its URL with these TLS parameters."""
         query = {name: str(value) for name, value in words.items()}
         address = URL.create("postgresql", USER, password, host, self.port, "postgres", query)
         return address.render_as_string(hide_password=False)
@@ -52,7 +52,7 @@ def program(name: str) -> str:
 
 
 def owner() -> pwd.struct_passwd:
-    """Whom the server runs as, which must not be root."""
+    """The user that runs the server, which must not be root."""
     if os.geteuid():
         return pwd.getpwuid(os.geteuid())
     for name in ("postgres", "nobody"):
@@ -113,13 +113,13 @@ def postgresql(authority: Authority | None) -> Iterator[Postgresql]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: PostgreSQL takes none by itself."""
+    """A port that was free a moment ago, because PostgreSQL cannot choose one."""
     with socket.create_server((HOST, 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def listens(running: subprocess.Popen[bytes], data: Path) -> bool:
-    """Wait until the server takes connections; False where it ended."""
+    """Wait until the server accepts connections; False if it ended."""
     ends_at = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends_at and running.poll() is None:
         with suppress(OSError):
@@ -149,7 +149,7 @@ async def in_use(url: str) -> bool:
 
 
 async def refusal(url: str) -> str:
-    """Why a node does not start with this address."""
+    """The error of a node that starts with this URL."""
     with pytest.raises(ConfigError) as refused:
         async with Store(url) as store:
             await store.database.upgrade(create=False)

@@ -63,7 +63,7 @@ def units(books, fees, side, sign):
 
 
 def best_pairing(asked, bidden):
-    """The most that any pairing of single units earns, by trying all of them."""
+    """The maximum profit over all pairings of single units, by brute force."""
     nothing = [None] * len(bidden)
     return max(
         sum(max(Fraction(), bid[0] - ask[0]) for ask, bid in zip(order, bidden, strict=True) if ask)
@@ -226,7 +226,7 @@ def test_fees_that_eat_the_difference_leave_no_crossing():
 
 
 def test_an_exchange_whose_rebates_exceed_its_spread_crosses_itself():
-    """As a pair of its own: an order on each side earns the difference, and no coin moves."""
+    """Such a conversion is a pair of its own: orders on both sides earn the difference."""
     books = {"okx": ([("100", "2")], [("100.1", "1")])}
     assert found_in(books, {"okx": "0"}, "0") == []
     (found,) = found_in(books, {"okx": "-0.1"}, "0")

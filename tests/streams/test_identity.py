@@ -1,4 +1,4 @@
-"""Which books of a symbol are of another coin, judged by tables and by properties."""
+"""Books of a symbol that belong to another coin, found by tables and by properties."""
 
 from decimal import Decimal
 from itertools import product
@@ -79,7 +79,7 @@ def test_a_wide_spread_contradicts_no_price_inside_it():
 
 @st.composite
 def one_other_coin(draw):
-    """Tops near one price and one more that is far away, at a drawn place."""
+    """Tops near one price, and one far away, at a random position."""
     price = draw(st.decimals("0.00000001", "1000000", places=8))
     near = st.integers(970, 1030).map(lambda permille: at(price * permille / 1000))
     far = st.integers(1, 800) | st.integers(1200, 1_000_000)

@@ -1,4 +1,4 @@
-"""Options about when a view has an update, and which levels: `interval_ms: 0`, `on`, `within`."""
+"""Options for the timing and levels of updates: `interval_ms: 0`, `on`, `within`."""
 
 import json
 from decimal import Decimal

@@ -74,7 +74,7 @@ def rig_of(**books):
 
 
 class Both:
-    """The updates of two streams of one set of books, as clients of each form see them."""
+    """The updates of two streams of the same books, as clients of each form see them."""
 
     def __init__(self, rig, options):
         self.rig = rig
@@ -232,7 +232,7 @@ def test_javascript_reads_the_books_of_json(tmp_path):
 
 
 def answer(message_id="q1"):
-    """The answer to a one-time request, with the client's id and view."""
+    """The reply to a one-time request, with the client's id and view."""
     answers = []
     rig = rig_of()
     options = {"encoding": "protobuf", "fill": SIZES, "times": True}
@@ -242,7 +242,7 @@ def answer(message_id="q1"):
 
 
 def beyond_64_bits():
-    """A whole book with a number that the fields of protobuf do not hold."""
+    """A whole book with a number too large for the fields of protobuf."""
     rig = rig_of(
         okx=([("99999999999999999", "1")], []), kraken=([("0.000000000000000001", "1")], [])
     )
@@ -262,7 +262,7 @@ def basket():
 
 
 def compared(tmp_path, program, worlds):
-    """Run a program over the updates of worlds; return what it found."""
+    """Run a program over the updates of random worlds; return its output."""
     source = tmp_path / "worlds.json"
     source.write_text(json.dumps({"table": NAMES, "worlds": worlds}))
     program = program.replace("MODULE", MODULE.as_uri()).replace("PROTOBUFJS", PROTOBUFJS.as_uri())

@@ -104,7 +104,7 @@ class Basket:
         return [each for each in EXCHANGES if pair in self.listed[each] and self.takes_part(each)]
 
     def takes_part(self, exchange):
-        """Whether an exchange has a book in the view; until the members are known, each has."""
+        """Whether an exchange has a book in the view; while the members are unknown, each has."""
         return any(exchange_of(each) == exchange for each in getattr(self, "members", EXCHANGES))
 
     def levels(self, scale_of):
@@ -148,7 +148,7 @@ class Basket:
         )
 
     def change(self, rig, stashed):
-        """Let random books change, get lost or return, and lists change: many, or one of them."""
+        """Change, lose or restore random books, and change lists: many at once, or one."""
         random_ = self.random
         places = list(rig.feeds.wanted)
         if random_.random() < 0.5:
@@ -244,7 +244,7 @@ class Replayed:
 
 
 def check(seed):
-    """Let a world change, and compare what its view shows with the raw books."""
+    """Change a world, and compare its view with the raw books."""
     world = Basket(seed)
     if not world.members:
         return set()

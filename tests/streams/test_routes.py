@@ -1,4 +1,4 @@
-"""Routes: the best split after fees, against every split that there is, in exact fractions."""
+"""Routes: the best split after fees, against all possible splits, in exact fractions."""
 
 import random
 import sys
@@ -175,7 +175,7 @@ def check_parts(route, books, fees, rules, most):
 
 
 def check_notional(seed):
-    """What a notional pays for: never dearer, and without rules all of it."""
+    """The amount for a notional: never above it, and all of it without rules."""
     direction, books, fees, rules, most, size, _ = random_case(seed)
     buys, size = direction == "buy", size * 10
     side = side_of(books, fees, direction)

@@ -41,7 +41,7 @@ class VirtualTime(ManualClock):
         self.move_to(self.now_s + seconds)
 
     def run_late(self, seconds):
-        """Call the next callback so long after its time."""
+        """Call the next callback late by this time."""
         when, _, timer = heapq.heappop(self._timers)
         self.now_s = max(self.now_s, when + seconds)
         timer.callback()
@@ -76,7 +76,7 @@ class Feeds:
 
 
 class Heard:
-    """A publisher that keeps what it was given, decoded with exact numbers."""
+    """A publisher that keeps all messages, decoded with exact numbers."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -369,7 +369,7 @@ def test_a_present_book_can_be_asked_for_within_the_interval_and_goes_to_everyon
 def test_a_flood_of_requests_for_a_book_costs_the_other_clients_of_its_view_nothing(
     extra, interval_ms
 ):
-    """Each published to all of them, whatever their interval, at the cost of their allowances."""
+    """Each was published to all clients, whatever their interval, at the cost of their keys."""
     rig = Rig()
     stream = rig.opened(key("okx", interval_ms=interval_ms, mode="delta", **extra), okx=BOOK)
     for amount in range(2, 52):
@@ -959,7 +959,7 @@ resync = st.tuples(st.just("resync"), st.none(), st.none())
 
 
 class Oracle:
-    """The slow and plain truth: dictionaries, summed when asked."""
+    """The slow and simple model: dictionaries, summed on demand."""
 
     def __init__(self):
         self.books = {}
@@ -977,7 +977,7 @@ class Oracle:
 
 
 class DeltaClient:
-    """What a client makes of full updates and deltas."""
+    """A client's book from full updates and deltas."""
 
     def __init__(self):
         self.sides = {"bids": {}, "asks": {}}

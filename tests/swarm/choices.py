@@ -1,4 +1,4 @@
-"""Random options and lists of exchanges, and what the service must make of them."""
+"""Random options and lists of exchanges, and the expected replies."""
 
 from decimal import Decimal
 from random import Random
@@ -49,7 +49,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 
 class Choices:
-    """What clients ask for, by chance."""
+    """Random requests of clients."""
 
     def __init__(self, rng: Random, listed: dict[str, list[str]]) -> None:
         self._rng = rng
@@ -57,14 +57,14 @@ class Choices:
         self._before: dict[str, list[dict[str, Any]]] = {}  # by symbol
 
     def again(self, symbol: str) -> dict[str, Any]:
-        """The fields of a subscription, often those of one before: clients share views."""
+        """The fields of a subscription, often equal to earlier ones: clients share views."""
         before = self._before.setdefault(symbol, [])
         if not before or self._rng.random() < 0.5:
             before.append(self.message(symbol))
         return before[-1]
 
     def message(self, symbol: str, *, sparse: bool = False) -> dict[str, Any]:
-        """The fields of a subscription, or of a look with few of them."""
+        """The fields of a subscription, or of a one-time request with few of them."""
         rng = self._rng
         message: dict[str, Any] = {"symbol": symbol}
         if rng.random() < (0.3 if sparse else 0.8):
@@ -72,7 +72,7 @@ class Choices:
         return message | self.options(0.2 if sparse else 0.5)
 
     def options(self, share: float = 0.5) -> dict[str, Any]:
-        """Some options with good values."""
+        """Some options with valid values."""
         rng = self._rng
         groups = EXTREME_GROUPS if rng.random() < 0.2 else GROUPS
         sizes = rng.sample(SIZES[:-1], 3)
@@ -105,7 +105,7 @@ class Choices:
         return "invalid_parameters", {"type": kind, "symbol": "BTC/USDT", **rng.choice(WRONG)}
 
     def completed(self, message: dict[str, Any], held: Asked | None) -> dict[str, Any]:
-        """A look's fields with those of the subscription where it has none."""
+        """The fields of a one-time request, with those of the subscription as defaults."""
         if held is None:
             return message
         kept = held._asdict() | {"exchanges": list(held.exchanges)}
@@ -116,7 +116,7 @@ class Choices:
     def outcome(
         self, message: dict[str, Any], market: Any
     ) -> tuple[str | None, Asked | None, list[str]]:
-        """The error of a subscription; or the view that it gives, and the names rejected."""
+        """The error of a subscription, or its view and the rejected names."""
         asked = message.get("exchanges", "all")
         names = ["all"] if asked == "all" else asked
         plain = {name: name.strip().lower() for name in names}

@@ -1,4 +1,4 @@
-"""The exchanges of a swarm: they open and fill books that are wanted, change them and lose them."""
+"""The exchanges of a swarm: open, fill, change and lose the subscribed books."""
 
 import json
 from decimal import Decimal
@@ -21,7 +21,7 @@ NEVER_SHARE = 0.1  # of the books that are wanted come only later, by hand
 
 
 class Market:
-    """Catalogue and supervisor; it writes what it does to the books into the truth as well."""
+    """Catalogue and supervisor, which also record each change in the truth."""
 
     def __init__(self, books: Books, listed: dict, *, truth: Truth, clock, seed: int) -> None:
         self.truth = truth
@@ -54,12 +54,12 @@ class Market:
         return []
 
     def trade(self, exchange, symbol):
-        """The exchange trades the symbol, again or for the first time."""
+        """The exchange lists the symbol, again or for the first time."""
         new = Instrument(exchange, symbol, symbol)
         self._instruments[exchange][symbol] = self._known[exchange].setdefault(symbol, new)
 
     def delist(self, exchange, symbol):
-        """The exchange does not trade the symbol any more."""
+        """The exchange delists the symbol."""
         instrument = self._instruments[exchange].pop(symbol, None)
         if instrument is not None and self._books.get(instrument) is not None:
             self._move(instrument, Health.OFFLINE, Reason.NOT_LISTED)
@@ -92,7 +92,7 @@ class Market:
     # What happens to books
 
     def open(self, *, live: bool) -> list[Instrument]:
-        """The open books that are live, or that are not and may be filled."""
+        """The open books that are live, or that may be filled."""
         return [
             each.instrument
             for each in self._books
@@ -111,7 +111,7 @@ class Market:
         assert self._books.fill(whole, self._clock.now_s) is None
 
     def change(self, instrument):
-        """A delta: some levels change, some go, some come."""
+        """A delta: some levels change, some disappear, some are new."""
         true = self.truth.book(instrument.symbol, instrument.exchange)
         bids, asks = (self._changes(instrument, side, true.sides[side]) for side in (0, 1))
         self._note(instrument, true.changed(bids, asks))
@@ -122,7 +122,7 @@ class Market:
         self._move(instrument, Health.STALE, self._rng.choice(REASONS))
 
     def relist_all(self):
-        """What was delisted and is listed again begins anew, as the real supervisor does."""
+        """A symbol that is delisted and listed again starts anew, as in the real supervisor."""
         for book in list(self._books):
             each = book.instrument
             if book.health is Health.OFFLINE and self.instrument(each.exchange, each.symbol):

@@ -1,4 +1,4 @@
-"""One client of a swarm: what it asked for, what must come back, and what it holds."""
+"""One client of a swarm: its requests, the expected replies, and its views."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Check = Callable[[dict[str, Any]], None]
 
 
 class Member:
-    """A client: sends commands with ids, and checks every message that comes."""
+    """A client: sends commands with ids, and checks every received message."""
 
     def __init__(self, name: str, peer: Any, truth: Truth, clock: Any, ids: dict) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class Member:
         return name
 
     async def authenticate(self, text: str, key: str) -> None:
-        """Send a key; what comes from its welcome on is charged to it."""
+        """Send a key; all messages from its welcome on are charged to it."""
 
         def welcomed(message: dict) -> None:
             self._is("welcome", message)
@@ -61,7 +61,7 @@ class Member:
         await self.say(welcomed, type="authenticate", api_key=text)
 
     async def subscribe(self, asked: Asked, rejected: list, **message: Any) -> None:
-        """Subscribe to what will be accepted."""
+        """Subscribe with valid options."""
         self.asked[asked.symbol] = asked
 
         def subscribed(reply: dict) -> None:
@@ -82,7 +82,7 @@ class Member:
         await self.say(subscribed, type="subscribe_aggregated", **message)
 
     async def unsubscribe(self, symbol: str) -> None:
-        """End a subscription, or be told that there is none."""
+        """End a subscription, or expect the error that there is none."""
         known = self.asked.pop(symbol, None) is not None
 
         def unsubscribed(reply: dict) -> None:
@@ -95,7 +95,7 @@ class Member:
         await self.say(unsubscribed, type="unsubscribe_aggregated", symbol=symbol)
 
     async def resync(self, symbol: str, now_us: int) -> None:
-        """Ask for a whole book on a subscription: as old as its interval at most, and a second."""
+        """Request the whole book of a subscription: at most its interval and a second old."""
         known = symbol in self.asked
         age_ms = min(self.asked[symbol].interval_ms, RESYNC_AGE_MS) if known else 0
         oldest = self._truth.since(symbol, now_us - age_ms * 1_000) if known else 0
@@ -110,7 +110,7 @@ class Member:
         await self.say(resynced, type="resync", symbol=symbol)
 
     async def look(self, asked: Asked, pending_max: int, **message: Any) -> None:
-        """Ask for a book once."""
+        """Request a book once."""
 
         def looked(reply: dict) -> None:
             if reply["type"] == "error" and pending >= pending_max:
@@ -126,7 +126,7 @@ class Member:
         await self.say(looked, type="get_aggregated_orderbook", **message)
 
     async def list_subscriptions(self) -> None:
-        """The subscriptions are those that were asked for."""
+        """The subscriptions equal the requested ones."""
         expected = dict(self.asked)
 
         def listed(reply: dict) -> None:

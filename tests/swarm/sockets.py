@@ -1,4 +1,4 @@
-"""Sockets of a swarm's clients: a raw one of RFC 6455 and 7692, and the `websockets` library's.
+"""Sockets of a swarm's clients: a raw one (RFC 6455 and 7692), and one of `websockets`.
 
 Each hands on what came, message by message, and counts the payload bytes as they were on the wire.
 """
@@ -22,7 +22,7 @@ TEXT, DEFLATED, CLOSE, PING, PONG = 0x81, 0xC1, 0x88, 0x89, 0x8A
 
 
 def narrow(port):
-    """A connected socket that takes in little before it must be read."""
+    """A connected socket with a small receive buffer."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -32,7 +32,7 @@ def narrow(port):
 
 
 class Peer:
-    """What both kinds share: a task that reads while it may, and gives messages on."""
+    """Base class of both kinds: a task that reads while permitted, and passes messages on."""
 
     def __init__(self):
         self.on_message = None  # called with the payload and its bytes on the wire
@@ -46,7 +46,7 @@ class Peer:
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def ended(self):
-        """Wait until the connection is closed; what the reader found wrong is raised here."""
+        """Wait until the connection is closed; raise the reader's error, if any."""
         await self._task
 
     @property
@@ -64,7 +64,7 @@ class Peer:
 
 
 class RawPeer(Peer):
-    """A socket and nothing else; compressed messages are inflated one by one."""
+    """A raw socket; compressed messages are inflated one by one."""
 
     def __init__(self, sock, *, packed):
         super().__init__()
@@ -127,7 +127,7 @@ class RawPeer(Peer):
 
 
 class _Counted(ClientConnection):
-    """A connection of the library that notes the sizes of its messages as they came in."""
+    """A connection of the library that records the received size of each message."""
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)

@@ -1,4 +1,4 @@
-"""One seed, one swarm: clients of several keys at a node over loopback do what the seed says.
+"""One seed, one swarm: clients of several keys act at a node over loopback.
 
 The node is a whole gateway with real accounts, books, streams and sockets; time is virtual and
 moves only between acts. Every message of every client is held against the truth; at the end
@@ -74,7 +74,7 @@ class Swarm:
         self._made = 0
 
     async def run(self) -> int:
-        """Live, end, and return how many updates were held against the truth."""
+        """Run all actions and the end; return the number of verified updates."""
         before = len(asyncio.all_tasks()), open_files()
         try:
             async with AsyncExitStack() as stack:
@@ -147,7 +147,7 @@ class Swarm:
     # Agreement
 
     async def _replied(self, member: Member) -> None:
-        """Wait until everything that was sent to a client before now has come."""
+        """Wait until a client has received everything sent so far."""
         pong = await member.say(member.is_type("pong"), type="ping")
         rounds = 0
         async with asyncio.timeout(PATIENCE_S):
@@ -159,7 +159,7 @@ class Swarm:
                     self._advance(0.05)
 
     async def _agree(self) -> None:
-        """Every client that reads has what it must have."""
+        """Every reading client has the expected state."""
         self._advance(0.0)
         now_us = -1
         while now_us != self.clock.wall_us():  # waiting for one client may take time
@@ -198,7 +198,7 @@ class Swarm:
                 self._advance(self.rng.choice(STEP_S[:4]))
 
     async def _flood_with_changes(self, _: Member) -> None:
-        """So many updates that a client that does not read falls behind."""
+        """Publish enough updates that a client that does not read falls behind."""
         for _ in range(30):
             for instrument in self.market.open(live=True):
                 if instrument.symbol in SYMBOLS:
@@ -207,7 +207,7 @@ class Swarm:
             await asyncio.sleep(0)
 
     async def _fall_behind(self, member: Member) -> None:
-        """Do not read while much happens, and read on later."""
+        """Stop reading during many changes, and continue later."""
         if member.awake and member.asked:
             await self._replied(member)
             await self._stop_reading(member)
@@ -278,7 +278,7 @@ class Swarm:
             await member.list_subscriptions()
 
     async def _authenticate(self, member: Member) -> None:
-        """Again, with the same key or with another."""
+        """Connect again, with the same key or with another."""
         if not member.awake:
             return
         await self._replied(member)
@@ -287,7 +287,7 @@ class Swarm:
         await self._replied(member)
 
     async def _many(self, member: Member) -> None:
-        """Subscribe to more than is allowed, or end all of it."""
+        """Subscribe to more than permitted, or end all subscriptions."""
         if not member.awake:
             return
         if any(symbol in member.asked for symbol in MANY):
@@ -320,7 +320,7 @@ class Swarm:
             await member.say(member.refused(error), **message)
 
     async def _change_lists(self, _: Member) -> None:
-        """A symbol appears or disappears on an exchange, when no command is on its way."""
+        """Add or remove a symbol on an exchange, while no command is in flight."""
         for member in self.members:
             await self._read_again(member)
             await self._replied(member)
@@ -332,7 +332,7 @@ class Swarm:
             self.market.relist_all()
 
     async def _vanish(self, member: Member) -> None:
-        """A client is gone without a close; another comes."""
+        """Drop a client without a close, and connect another."""
         if len(self.members) > 3 and self.rng.random() < 0.3:
             self._inexact |= {member.key, *member.received_bytes}
             self.members.remove(member)

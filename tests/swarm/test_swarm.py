@@ -1,4 +1,4 @@
-"""Many clients, random acts, one truth: what they get is what the books were.
+"""Many clients, random actions, one truth: every update shows the true books.
 
 `ONEBOOK_SWARMS` says how many seeds, or which (`120:140`).
 """

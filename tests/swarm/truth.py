@@ -1,4 +1,4 @@
-"""What is true: the books of a swarm's exchanges as plain dicts of Decimal, and all they ever were.
+"""The truth: the books of a swarm's exchanges as dicts of Decimal, with their history.
 
 Nothing here asks the service. Each change is noted with its time, so that an update, which says
 when it was made, is held against the books of that very moment.
@@ -18,7 +18,7 @@ Rows = list[tuple[str, str]]
 
 
 class Asked(NamedTuple):
-    """A view as a client asked for it, in the words of the replies."""
+    """A requested view, in the words of the replies."""
 
     symbol: str
     exchanges: tuple[str, ...]
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
 
 
 class TrueBook:
-    """One live book: its levels, and how far it is known."""
+    """One live book: its levels and its horizons."""
 
     def __init__(self, bids: Rows, asks: Rows, levels_asked: int = 0) -> None:
         self.sides: tuple[dict, dict] = ({}, {})
@@ -90,17 +90,17 @@ class Truth:
         return self.moments(symbol)[-1].books.get(exchange)
 
     def at(self, symbol: str, at_us: int) -> range:
-        """The moments that an update of this time may show: the last before it, and its own."""
+        """The states that an update of this time may show: the last one before it, and its own."""
         moments = self.moments(symbol)
         first = bisect_left(moments, at_us, key=lambda each: each.at_us) - 1
         return range(max(0, first), bisect_right(moments, at_us, key=lambda each: each.at_us))
 
     def since(self, symbol: str, at_us: int) -> int:
-        """The first moment that a view which must not be older than this may show."""
+        """The oldest state that a view with this minimum time may show."""
         return self.at(symbol, at_us)[-1]
 
     def view(self, asked: Asked, number: int) -> dict[str, Any]:
-        """What `data` of a full update must be, and the checksum beside it."""
+        """The expected `data` of a full update, and its checksum."""
         made = self._made.get((asked, number))
         if made is None:
             made = self._made[asked, number] = _data(asked, self.moments(asked.symbol)[number])

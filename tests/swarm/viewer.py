@@ -1,4 +1,4 @@
-"""One view of one client: it follows the updates, and holds each against what was true."""
+"""One view of one client: follows the updates, and compares each with the truth."""
 
 import re
 from datetime import datetime
@@ -13,7 +13,7 @@ UNTIDY = re.compile(rb"[:\[,]-?[0-9]+(\.[0-9]*0|(\.[0-9]+)?[eE][+-]?[0-9]+)[,\]}
 
 
 class Broken(AssertionError):
-    """A promise was broken; the text says which."""
+    """A guarantee was violated; the text states which one."""
 
 
 def microseconds(timestamp: str) -> int:
@@ -23,7 +23,7 @@ def microseconds(timestamp: str) -> int:
 
 
 class Viewer:
-    """What a client holds of one subscription."""
+    """The state of one subscription at a client."""
 
     def __init__(self, truth: Truth, asked: Asked, view_id: str, opened_us: int) -> None:
         self.asked = asked
@@ -64,7 +64,7 @@ class Viewer:
         self.check(data, payload, checksum=message.get("checksum"), with_checksum=is_delta)
 
     def check(self, data: dict, payload: bytes, *, checksum=None, with_checksum=False) -> None:
-        """Hold a view against the books of its moment."""
+        """Compare a view with the books of its time."""
         if found := UNTIDY.search(payload):
             raise Broken(f"the number {found[0]!r}")
         moments = self._truth.at(self.asked.symbol, self.at_us)
@@ -78,7 +78,7 @@ class Viewer:
         raise Broken(self._difference(data, moments, checksum))
 
     def check_fresh(self, now_us: int, slack_us: int) -> None:
-        """The view is no older than its interval, and shows no book that ended before that."""
+        """The view is at most its interval old, and shows no book that ended earlier."""
         if not self.number:
             if now_us - self.opened_us > 3_000_000 + slack_us:
                 raise Broken("no first update within 3 s")
@@ -88,7 +88,7 @@ class Viewer:
         self._check_gone(now_us - 100_000)
 
     def check_newer(self, oldest: int) -> None:
-        """The view is that of a moment or a later one, or looks like one.
+        """The view equals that of its time or a later one.
 
         Ages and coverage are as of an update, and make none.
         """
@@ -102,14 +102,14 @@ class Viewer:
         raise Broken(f"shows moment {self.moment} of {self.asked}, which ended before {oldest}")
 
     def check_states(self) -> None:
-        """The last status of each exchange is what its book is."""
+        """The last status of each exchange matches its book."""
         live = self._truth.moments(self.asked.symbol)[-1].books
         for name, state in self.states.items():
             if (state == "live") != (name in live):
                 raise Broken(f"{name} was last told to be {state}, and its book is not")
 
     def _check_gone(self, at_us: int) -> None:
-        """What left at that time and is not back is in no view."""
+        """A book that ended at that time and is not back is in no view."""
         symbol = self.asked.symbol
         moments = self._truth.moments(symbol)[self._truth.since(symbol, at_us) :]
         for name in self.asked.exchanges:

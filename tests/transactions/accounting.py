@@ -1,4 +1,4 @@
-"""What whole simulated accounts come to: read along the cursor, and summed by currency."""
+"""Totals of whole simulated accounts: read along the cursor, summed by currency."""
 
 import asyncio
 from collections import defaultdict
@@ -18,7 +18,7 @@ EXACT = json.Decoder(float_hook=Decimal).decode
 
 
 def added_up(records: Records) -> dict[str, Decimal]:
-    """By currency what completed primary records say was moved: received less sent less fees."""
+    """Net change by currency of completed primary records: received less sent less fees."""
     sums: defaultdict[str, Decimal] = defaultdict(Decimal)
     for record in records:
         if record["view"] != "primary" or record["status"] != "completed":
@@ -32,12 +32,12 @@ def added_up(records: Records) -> dict[str, Decimal]:
 
 
 def summed(records: Records) -> dict[str, str]:
-    """The same in canonical text."""
+    """The same as canonical text."""
     return {currency: show(amount) for currency, amount in added_up(records).items()}
 
 
 def by_currency(balances: dict[tuple[str, str], str]) -> dict[str, str]:
-    """The balances of all wallets together."""
+    """The balances of all wallets, summed."""
     sums: defaultdict[str, Decimal] = defaultdict(Decimal)
     for (_, currency), amount in balances.items():
         sums[currency] += Decimal(amount)
@@ -45,7 +45,7 @@ def by_currency(balances: dict[tuple[str, str], str]) -> dict[str, str]:
 
 
 async def all_of(world: AccountWorld, *types: str, **fields: Any) -> tuple[Records, dict[str, Any]]:
-    """Every record, by a stream, and its summary."""
+    """Every record of a stream, and its summary."""
     async with world:
         lines = await world.everything(*types, **fields)
     assert lines[-1]["success"], lines[-1]
@@ -53,7 +53,7 @@ async def all_of(world: AccountWorld, *types: str, **fields: Any) -> tuple[Recor
 
 
 class Answered:
-    """Every answer of one question, along the cursor."""
+    """Every answer to one query, along the cursor."""
 
     def __init__(self) -> None:
         self.records: Records = []
@@ -101,7 +101,7 @@ async def asked(
 
 
 async def read_again(world: AccountWorld, *types: str, **fields: Any) -> Records:
-    """The records of a complete answer, whatever fails on the way."""
+    """The records of a complete answer, whatever faults occur."""
     found = await asked(world, *types, pause_s=PAUSE_S, **fields)
     assert not found.partial, found.errors
     return found.records

@@ -1,4 +1,4 @@
-"""Deliberate breaks in the answers of an exchange on their way, and the proof of what is left."""
+"""Deliberate damage to an exchange's answers in transit, and the proof of the rest."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -18,7 +18,7 @@ Breaker = Callable[[Row, str], Row | None]  # a row and its name, to the row tha
 
 
 class Break(NamedTuple):
-    """Rows of some paths, and what becomes of them: None, they are lost."""
+    """Rows of some paths, and their replacement; None drops them."""
 
     paths: tuple[str, ...]
     hits: Callable[[Row], bool]
@@ -26,7 +26,7 @@ class Break(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A break that the exchange's data leaves undecided, and the check that says so, and why."""
+    """Damage that the exchange's data cannot reveal, with the check that says so, and why."""
 
     account: Any
     broken: Break
@@ -60,12 +60,12 @@ class Breakable(NamedTuple):
 
     @property
     def account(self) -> Any:
-        """The account that is broken."""
+        """The account whose answers are damaged."""
         return next(iter(self.healthy.values()))
 
 
 class Tampering(httpx.AsyncBaseTransport):
-    """Breaks answers on their way."""
+    """Damages answers in transit."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, exchange: Breakable, broken: Break) -> None:
         self._inner = inner
@@ -94,7 +94,7 @@ class Tampering(httpx.AsyncBaseTransport):
 
 
 def listed(rows: list[Row], broken: Breaker, name: str = "") -> list[Row]:
-    """The rows of a list that are left; `name` is the member that names them."""
+    """The remaining rows of a list; `name` is the member that identifies them."""
     found = [broken(row, str(row.get(name, ""))) for row in rows]
     return [row for row in found if row is not None]
 
@@ -129,7 +129,7 @@ def states(proof: dict[str, Any]) -> dict[str, str]:
 
 
 def more(name: str, digit: str = "1") -> Callable[[Row], Row]:
-    """The same row with a figure that begins with another digit."""
+    """The same row with a changed first digit of a figure."""
 
     def changed(row: Row) -> Row:
         figure = row[name]

@@ -1,4 +1,4 @@
-"""When the requests of a limit went."""
+"""Times of the requests that a limit granted."""
 
 import asyncio
 

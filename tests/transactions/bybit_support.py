@@ -1,4 +1,4 @@
-"""What the tests of transactions share: a loop with virtual time, a store in memory, a service."""
+"""Shared parts of the transaction tests: virtual time, a store in memory, a service."""
 
 import asyncio
 import selectors
@@ -41,7 +41,7 @@ THREAD_LIMIT_S = 60.0  # what one call in a thread may take of real time
 
 
 class _Selector(selectors.BaseSelector):
-    """Waits for threads alone: where the loop would wait for time, time jumps."""
+    """Waits only for threads; time jumps wherever the loop would wait for it."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -247,7 +247,7 @@ class AccountWorld:
         return [self._decode(line) for line in b"".join(chunks).splitlines()]
 
     async def everything(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every record of the account, by a stream; the summary is the last."""
+        """Every record of the account, by a stream; the summary is the last one."""
         return await self.stream(*types, **({"start_time": 0} | fields))
 
     async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
@@ -294,7 +294,7 @@ class World(AccountWorld):
 
 
 class Served:
-    """A simulated exchange on a loopback port, on a thread of its own."""
+    """A simulated exchange on a loopback port, in its own thread."""
 
     def __init__(self, exchange: SimulatedBybit) -> None:
         self._exchange = exchange

@@ -1,4 +1,4 @@
-"""A collecting service over a simulated account and a real database, on a clock that waits move."""
+"""A collecting service over a simulated account and a real database, in virtual time."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ SOURCES = {
 
 
 class Passing:
-    """Time that passes only by waiting, or when a test says so."""
+    """Time that only waits or the test advance."""
 
     def __init__(self) -> None:
         self.passed_s = 0.0
@@ -150,7 +150,7 @@ def coverage_of(summary: Row) -> dict[str, Row]:
 
 
 async def collected_until_killed(url: str, writes: int) -> None:
-    """Collect until a write, whose process is killed between its statements."""
+    """Collect until a write, at which the process is killed between two statements."""
     async with Store(url) as store, FennecHome(store) as home:
         cover, left = store.collected.cover, writes
 

@@ -90,7 +90,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    """A node over sockets; the settings of commands are those of its host."""
+    """A node over sockets; commands use the settings of its host."""
     async with place(tmp_path) as rig:
         store, accounts = rig.node.settings.store, rig.node.settings.transactions
         monkeypatch.setenv("ONEBOOK_STORE__URL", store.url)

@@ -1,4 +1,4 @@
-"""Accounts of Kraken and OKX of any length, whose rows are made when they are asked for.
+"""Kraken and OKX accounts of any length, whose rows are generated on request.
 
 Event `n` is a trade of two rows; every hundredth is a deposit and a withdrawal instead. All figures
 follow from `n` alone, so a million rows need no memory here, and every balance chains.

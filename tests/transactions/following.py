@@ -1,4 +1,4 @@
-"""A service that follows served accounts over real sockets, and what its subscribers get."""
+"""A service that follows accounts over real sockets, and the messages to its subscribers."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ class Following:
 
 
 class Subscriber:
-    """A subscriber, and everything that it was sent."""
+    """A subscriber, and everything it received."""
 
     def __init__(self, node, fields):
         self.node = node
@@ -121,7 +121,7 @@ class Subscriber:
         return {each["transactionId"]: each for each in answer["transactions"]}
 
     async def until_equal(self, least=1):
-        """Wait until the records are those of a fetch, with at least so many pushed."""
+        """Wait until the records equal a fetch, with at least this many pushed."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.pushed) < least or by_id(self.records) != by_id(await self.fetched()):
                 await asyncio.sleep(0.3)
@@ -134,7 +134,7 @@ class Subscriber:
 
 
 def comparable(record):
-    """Without the time of the read, which a record without a time of its own has."""
+    """Drop the time of the read, which records without their own time have."""
     if record is None or "timestamp" not in record["incomplete"]:
         return record
     return {**record, "timestamp": 0, "datetime": ""}

@@ -18,7 +18,7 @@ Command = Callable[..., Result]
 
 
 def stored_credentials(folder: Path, exchange: str) -> Credentials:
-    """What the operator has stored below a folder."""
+    """The operator's files below a folder."""
 
     async def story() -> Credentials | None:
         async with Store(f"sqlite+aiosqlite:///{folder}/onebook.db") as store:
@@ -33,7 +33,7 @@ def stored_credentials(folder: Path, exchange: str) -> Credentials:
 def operator_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, str]
 ) -> Command:
-    """Run a command with the words typed into its prompts.
+    """Run a command, typing the given answers to its prompts.
 
     Args:
         folder: Has the database and the keys.

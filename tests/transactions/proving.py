@@ -1,4 +1,4 @@
-"""Lines, fills and orders for proofs, and the report of a verifier that heard them."""
+"""Lines, fills and orders for proofs, and the report of a verifier that received them."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recorded bodies of exchanges of accounts."""
+"""Recorded response bodies of exchanges."""
 
 import os
 from functools import cache
@@ -29,7 +29,7 @@ class Samples:
         self.body = cache(self._body)
 
     def names(self, pattern: str = "*.json") -> list[str]:
-        """The names of its files."""
+        """The names of an exchange's files."""
         return sorted(each.name for each in self.folder.glob(pattern)) if self.folder else []
 
     def _body(self, name: str) -> Any:

@@ -132,7 +132,7 @@ class TestNames:
 
 
 class TestJoint:
-    """One sequence of records; everything else by account."""
+    """One sequence of records; everything else is per account."""
 
     def test_it_has_every_record_of_each_account_once_and_in_order(self) -> None:
         answer = answered("all", "deposits", "withdrawals", "conversions")

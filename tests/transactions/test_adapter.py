@@ -1,4 +1,4 @@
-"""What an adapter says of its exchange."""
+"""The facts that an adapter states about its exchange."""
 
 from msgspec.structs import replace
 

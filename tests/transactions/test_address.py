@@ -1,4 +1,4 @@
-"""The limit of an address holds for all processes of a machine, over files and sockets."""
+"""An address shares one limit among all processes of a machine, over files and sockets."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ def window(path: Path, clock: SleepingClock) -> AddressWindow:
 
 
 async def times_of(count: int, clock: SleepingClock, *windows: AddressWindow) -> list[float]:
-    """When requests go that the windows, as those of processes, make in turn."""
+    """Times of the requests that several windows, acting as processes, send in turn."""
     times = []
     for number in range(count):
         async with windows[number % len(windows)].request(1, Waits(clock)):
@@ -66,7 +66,7 @@ async def test_windows_of_one_file_have_one_limit(tmp_path: Path) -> None:
 
 
 async def test_a_slow_request_counts_until_a_period_after_its_answer(tmp_path: Path) -> None:
-    """It arrives at the exchange some time before its answer."""
+    """A request arrives at the exchange some time before its answer."""
     clock = SleepingClock(100.0)
     slow, others = window(tmp_path / "a", clock), window(tmp_path / "a", clock)
     async with AsyncExitStack() as stack:
@@ -133,7 +133,7 @@ async def test_a_file_that_cannot_be_opened_is_one_warning(
 
 
 async def test_a_full_disk_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file in memory would end the process here."""
+    """A memory-mapped file would kill the process here."""
     clock = SleepingClock(100.0)
     with caplog.at_level(logging.WARNING, "onebook"), small_disk(tmp_path / "disk") as disk:
         (disk / "a").touch()
@@ -206,7 +206,7 @@ def everything(folder: Path) -> FetchRequest:
 
 
 async def test_clients_of_several_processes_are_never_banned(tmp_path: Path) -> None:
-    """Each had the whole limit: one process after the other, or beside it, was too much."""
+    """Each process had the whole limit, so that together they exceeded it."""
     call = Call("/v5/market/instruments-info", "category=spot&limit=1000")
     limit = CostLimit(30, 2.0, scope=PoolScope.ADDRESS)
     api = replace(API, limits={call.path: CostLimit(1_000, 1.0), ADDRESS: limit})

@@ -1,4 +1,4 @@
-"""Endpoints 6 and 10 over HTTP: documented answers, documented errors, nothing asked in vain."""
+"""Endpoints 6 and 10 over HTTP: documented answers and errors, no unnecessary request."""
 
 import asyncio
 from datetime import datetime
@@ -317,7 +317,7 @@ async def test_a_stream_that_cannot_begin_is_an_error_status(
 
 
 class Leaving:
-    """A client that sends its request and leaves on command."""
+    """A client that sends its request and disconnects on command."""
 
     def __init__(self, app: FastAPI, headers: dict[str, str], body: dict[str, Any]) -> None:
         self.gone = asyncio.Event()

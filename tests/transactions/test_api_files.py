@@ -1,4 +1,4 @@
-"""Endpoint 10 as files: complete by default, metered, and an incomplete one says so."""
+"""Endpoint 10 as files: complete by default, metered; incomplete ones say so."""
 
 import tempfile
 from dataclasses import replace
@@ -67,7 +67,7 @@ async def test_a_file_has_every_record_that_moves_money(
 
 
 async def test_lines_hold_what_records_are(client: httpx.AsyncClient) -> None:
-    """What a client decodes and writes is what the service would have written."""
+    """The client writes the same file from its decoded records as the service does."""
     *lines, _ = await lines_of(client)
     assert len(lines) > 300
     for line in lines:

@@ -1,4 +1,4 @@
-"""Availability of the transactions of an exchange."""
+"""Availability of an exchange's transactions."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability, A
 
 
 class Scripted:
-    """An adapter, a vault and a clock, as far as availability look at them."""
+    """The parts of an adapter, a vault and a clock that availability uses."""
 
     def __init__(self) -> None:
         self.stored: Any = object()
@@ -67,7 +67,7 @@ async def test_the_vault_is_looked_into_once_in_a_while() -> None:
 async def test_a_vault_that_does_not_answer_delays_no_health_and_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Health waited for the database, 12 s, and answered "ready" with what was true before."""
+    """Health waited 12 s for the database, and returned an outdated "ready"."""
     monkeypatch.setattr("onebook.transactions.availability.LOOKUP_TIMEOUT_S", 0.01)
     here = Scripted()
     here.hangs = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Two years of a busy account, with everything going wrong: every record exactly once.
+"""Two years of a busy account with every kind of fault: every record exactly once.
 
 The size is a fortieth of the full proof by default, so that it fits into the suite; the full one
 (200,000 executions, 300,000 ledger lines, 20,000 deposits and withdrawals in two years) runs with
@@ -92,7 +92,7 @@ def world(account: Account, meddler: Meddler) -> World:
 
 
 def truth(account: Account) -> dict[str, int]:
-    """How many records of each kind there are, from the simulator's own tables."""
+    """The number of records of each kind, from the simulator's tables."""
     visible = [e for e in account.orders["spot"].entries if e.facts.done]
     return {
         "withdrawal": len(account.withdrawals),
@@ -131,7 +131,7 @@ def check(account: Account, meddler: Meddler, records: list[dict[str, Any]]) -> 
 
 
 def check_deposits(account: Account, meddler: Meddler, records: list[dict[str, Any]]) -> None:
-    """Those that changed meanwhile may be newer than the query; all others are there."""
+    """Records changed meanwhile may be newer than the query; all others are there."""
     late = {id(deposit) for deposit in meddler.pending}
     tables = (account.deposits, account.internal_deposits)
     entries = [entry for table in tables for entry in table.entries]
@@ -200,7 +200,7 @@ def test_one_run_holds_every_record_once() -> None:
 
 
 def least_s(account: Account) -> float:
-    """What the exchange's own limits allow at best, every page full, nothing going wrong."""
+    """The fastest read that the exchange's limits allow, with full pages and no fault."""
     weeks, months = -(-DAYS // 7), -(-DAYS // 30)
     fills = sum(-(-len(table) // 100) for table in account.executions.values())
     return max(
@@ -235,7 +235,7 @@ def test_killed_and_resumed_at_the_cursor_it_is_the_same() -> None:
 
 
 def test_memory_is_flat() -> None:
-    """Issue 4: what is held is bounded by what is read ahead, not by how much there is."""
+    """Issue 4: memory depends on the read-ahead, not on the number of records."""
 
     def peak_bytes(executions: int) -> int:
         account = Account(History(NOW_MS - 60 * DAY_MS, NOW_MS, executions=executions))

@@ -1,4 +1,4 @@
-"""Answers of a node that offers Bybit alone, and of one that offers everything, compared."""
+"""Answers of a node with Bybit only, and of one with every exchange, compared."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Answers:
-    """What a node answers to every request, without what time changes."""
+    """A node's answers to every request, without values that change with time."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Deliberate breaks in the answers of each exchange on their way: which are found.
+"""Deliberate damage to the answers of each exchange in transit, and the checks that find it.
 
 The healthy accounts come first: in every mode they must give no alarm.
 """

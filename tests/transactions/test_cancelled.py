@@ -1,4 +1,4 @@
-"""Requests that are cancelled at any moment give their connection back: over real sockets.
+"""Requests cancelled at any moment return their connection, over real sockets.
 
 A transport without a pool cannot show a leak, so the simulated account is served on loopback here
 and asked through httpx's own pool. Cancellation comes after 0, 1, 2 ... turns of the loop, so it
@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
 
 
 async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
-    """Cancel many requests, each a turn of the loop later; how many came to their end before."""
+    """Cancel many requests, each one loop turn later; return how many had completed."""
     finished = 0
     for turns in range(CANCELLATIONS):
         tasks = [asyncio.ensure_future(ask()) for _ in range(2)]

@@ -78,7 +78,7 @@ def listed(run: Command) -> str:
 
 
 def on_terminal(*words: str, typed: list[tuple[str, str]]) -> str:
-    """Run a command on a terminal of its own: wait for each prompt, and type."""
+    """Run a command in a pseudo-terminal: wait for each prompt, and type."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         [sys.executable, "-m", "onebook", *words],
@@ -105,7 +105,7 @@ def refused(result: Result, *words: str) -> None:
 
 
 class TestCredentials:
-    """Asked for, encrypted, never shown."""
+    """Prompted for, encrypted, never shown."""
 
     def test_a_life(self, run: Command, tmp_path: Path) -> None:
         result = run("credentials", "set", "bybit", typed=typed_key())
@@ -262,7 +262,7 @@ class TestCredentials:
 
 
 class TestFetch:
-    """A history into a file, and the word about what is missing."""
+    """A history in a file, and a message about missing parts."""
 
     @pytest.mark.parametrize("form", [*FORMS])
     def test_every_format(self, ready: Command, tmp_path: Path, form: str) -> None:

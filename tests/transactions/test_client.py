@@ -1,4 +1,4 @@
-"""The client of exchanges: retries, the circuit, limits, and that no secret leaves."""
+"""The client of exchanges: retries, circuit breaker, limits, and no leaked secret."""
 
 import asyncio
 import logging
@@ -164,7 +164,7 @@ def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> 
 
 
 class TestClock:
-    """Our clock may be wrong; the exchange's is the one that counts."""
+    """Our clock may be wrong; the exchange's counts."""
 
     def test_a_refused_time_is_corrected_from_the_message(self) -> None:
         server_ms = NOW_MS + 60_000
@@ -219,7 +219,7 @@ async def stamps(site: ExchangeSite, *accounts: str) -> list[int]:
 
 
 class TestStamps:
-    """Where they must rise, they do, and their requests stand in line."""
+    """Nonces that must rise do rise, because their requests queue."""
 
     def test_they_rise_within_a_microsecond_and_when_the_clock_steps_back(self) -> None:
         clock = SteppedClock(1)

@@ -1,4 +1,4 @@
-"""The wall clock is set between two pages: no record is missed, and none comes twice."""
+"""The wall clock steps between two pages: no record is missed or repeated."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ QUERY = {
 
 @dataclass
 class SteppedClock(api.Clock):
-    """A wall clock that is set, beside a monotonic one that is not."""
+    """A wall clock that steps, beside a steady monotonic one."""
 
     step_ms: int = 0
 
@@ -34,7 +34,7 @@ class SteppedClock(api.Clock):
 
 
 async def records(folder: Path, steps_ms: list[int]) -> list[str]:
-    """The ids of every record, page by page, with the clock at each step in turn."""
+    """The ids of every record, page by page, with each clock step in turn."""
     async with Store(f"sqlite+aiosqlite:///{folder / 'onebook.db'}") as store:
         await store.database.upgrade()
         node = support.make_node(store)

@@ -1,4 +1,4 @@
-"""Random accounts, collected: record for record what the exchange answers, for every word."""
+"""Collected random accounts: each record equals the exchange's, word by word."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,7 +72,7 @@ async def check(
 
 
 def timed(records: list[Row]) -> list[Row]:
-    """Without records that have no time of their own: their place follows from the windows."""
+    """Drop records without their own time, whose position depends on the windows."""
     return [each for each in records if "timestamp" not in each["incomplete"]]
 
 

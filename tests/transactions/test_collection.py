@@ -1,4 +1,4 @@
-"""Collection: equal to the exchange's own answer, kept when it forgets, safe when it is killed."""
+"""Collection: equal to the exchange's answer, kept after its retention, safe against kills."""
 
 import asyncio
 import signal
@@ -199,7 +199,7 @@ async def pages_with_a_failure(
 
 
 async def test_a_retry_repeats_nothing_that_the_collection_added(store: Store) -> None:
-    """The exchange can fill a gap of the collection, and fails while it does."""
+    """The exchange could fill a gap of the collection, but fails meanwhile."""
 
     async def nothing() -> None:
         pass
@@ -237,7 +237,7 @@ async def with_a_gap(store: Store) -> None:
 
 
 async def test_a_retry_after_a_collection_skips_nothing(store: Store) -> None:
-    """What the exchange failed to deliver has been collected when the retry comes."""
+    """By the time of the retry, the missing part has been collected."""
     time = Passing()
     account = GrowingFennec(NOW_MS - DAY_MS, days=5, orders_a_day=4)
     exchange = SimulatedFennec(account, now_ms=time.now_ms)
@@ -322,7 +322,7 @@ async def test_a_killed_process_leaves_whole_writes(store: Store, url: str) -> N
 
 
 async def claims_only_what_it_has(home: FennecHome, everything: dict) -> None:
-    """Of every range that is covered, each record is stored, once."""
+    """Each record within the covered ranges is stored exactly once."""
     rows = await home.store.database.rows(select(collected_records))
     ids = {row.record_id for row in rows}
     assert len(rows) == len(ids)
@@ -468,7 +468,7 @@ async def collected() -> None:
 
 
 class Held(httpx.AsyncBaseTransport):
-    """Never answers some API keys, as if their limits were used up for days."""
+    """Never answers some API keys, as if their limits were exhausted for days."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -526,7 +526,7 @@ def _unless_renewing(sleep: Callable[[float], Awaitable[None]]) -> Callable[...,
 
 
 class GrowingFennec(FennecAccount):
-    """An account whose history goes on."""
+    """An account with continuing activity."""
 
     def deposit(self, at_ms: int, amount: int) -> None:
         self._deposit(at_ms, "USDT", amount)

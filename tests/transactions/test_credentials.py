@@ -126,7 +126,7 @@ async def test_rotation_while_serving(vault: Vault, store: MemoryStore, file: Pa
 async def test_a_reader_that_got_the_row_just_before_the_turn(
     vault: Vault, store: MemoryStore, file: Path
 ) -> None:
-    """It holds a row under a key that has left the file: it reads the row again."""
+    """It holds a row whose key has left the file, so it reads the row again."""
     old = store.rows["bybit", "mainnet"]
     await Vault(store, MasterKeys(file)).rotate()
     answers = [old]
@@ -162,7 +162,7 @@ async def test_an_interrupted_rotation_loses_nothing(
 
 
 async def test_rotations_at_once_lose_no_credentials(tmp_path: Path, file: Path) -> None:
-    """Two operators, and one who sets credentials meanwhile: processes, so with locks of files."""
+    """Two operators and one who sets credentials: processes, because locks are files."""
     url = f"sqlite:///{tmp_path}/onebook.db"
     async with Store(url) as stored:
         await stored.database.upgrade()
@@ -259,7 +259,7 @@ def test_a_key_that_is_none(text: str) -> None:
 
 
 def test_nothing_shows_a_secret(file: Path) -> None:
-    """Contract: no log, error, repr or answer."""
+    """Contract: not in a log, error, repr or answer."""
     ring = MasterKeys(file).read_or_make()
     shown = (
         f"{MINE!r} {MINE} {ring!r} {MasterKeys(file)!r} {Vault(MemoryStore(), MasterKeys(file))!r}"

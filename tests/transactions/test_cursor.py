@@ -1,4 +1,4 @@
-"""Cursors: opaque, signed, and good for nothing but what they were made for."""
+"""Cursors: opaque, signed, and valid only for their query."""
 
 from base64 import urlsafe_b64encode
 

@@ -1,4 +1,4 @@
-"""Exports that the exchange identifies by its own id, as Binance does, not by their period."""
+"""Exports identified by the exchange's own id, as Binance does, not by their period."""
 
 import asyncio
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ RULE = ExportRule(
 
 
 async def asked(store: Store, folder: Path, exchange: ByNumber, time: Passing) -> list[ExportPage]:
-    """The pages of an answer, by a process that starts for it."""
+    """The pages of an answer, each by a new process."""
     jobs = ExportJobs(
         store.exports,
         store.leases,

@@ -1,4 +1,4 @@
-"""A year of an account, exported and imported by the rules of each reader: its true balances.
+"""A year of an account, exported and imported by each reader's rules: the true balances.
 
 The importers here know nothing of how files are written, only what the readers document:
 
@@ -53,7 +53,7 @@ Cells = dict[str, Any]
 
 
 def records_since(account: Account, from_ms: int) -> list[Record]:
-    """Every record of the account, as the command line gets them."""
+    """Every record of the account, as the command line gets it."""
 
     async def collected() -> list[Record]:
         async with World(simulated(account)) as world:
@@ -68,7 +68,7 @@ def records_since(account: Account, from_ms: int) -> list[Record]:
 
 
 def quiet_ms(account: Account, from_ms: int) -> int:
-    """A moment from which on no order is open that closes a position: its P&L is one record."""
+    """A time after which no open order closes a position, because its P&L is one record."""
     spans = []
     for table in account.closed.values():
         spans += [(entry.facts.created_ms, entry.facts.updated_ms) for entry in table.entries]
@@ -78,7 +78,7 @@ def quiet_ms(account: Account, from_ms: int) -> int:
 
 
 def held_before(account: Account, at_ms: int) -> Balances:
-    """What all wallets held, from the simulator's own books."""
+    """The holdings of all wallets, from the simulator's books."""
     held: Counter[str] = Counter()
     for table in (account.fund_ledger, *account.books.tables.values()):
         for entry in table.entries:
@@ -156,7 +156,7 @@ BITTYTAX_SELLS = {
 
 
 def bittytax_rows(path: Path) -> Iterable[Cells]:
-    """Rows by the place of a cell: the names of the first line are not read."""
+    """Rows by column position, ignoring the header."""
     names = (
         "Type", "Buy Quantity", "Buy Asset", "Buy Value", "Sell Quantity", "Sell Asset",
         "Sell Value", "Fee Quantity", "Fee Asset", "Fee Value", "Wallet", "Timestamp", "Note",
@@ -185,7 +185,7 @@ ROTKI_SIGNS = {
 
 
 def rotki_rows(path: Path) -> Iterable[Cells]:
-    """Trades, each once by what rotki makes their id of, then events."""
+    """Trades, deduplicated by rotki's id, then events."""
     with ZipFile(path) as archive:
         assert archive.namelist() == ["rotki-trades.csv", "rotki-events.csv"]
         trades, events = (
@@ -327,7 +327,7 @@ def test_the_lines_of_the_ledger_sum_to_the_same_by_themselves(
 
 
 class FortyDays(NamedTuple):
-    """An account behind a simulated exchange, and the range to fetch: both ends are inside it."""
+    """An account behind a simulated exchange, and a range inside its history."""
 
     account: Account
     environment: dict[str, str]
@@ -335,13 +335,13 @@ class FortyDays(NamedTuple):
     to_ms: int
 
     def fetch(self, folder: Path, *words: str) -> str:
-        """Run the command as a person does; returns what it prints."""
+        """Run the command as a user does; return its output."""
         words = ("--from", iso_ms(self.from_ms), "--to", iso_ms(self.to_ms), *words)
         return onebook(self.environment, "transactions", "fetch", *words, cwd=folder)
 
 
 def onebook(environment: dict[str, str], *words: str, cwd: Path, typed: str = "") -> str:
-    """Run a command that succeeds; returns what it prints."""
+    """Run a command that must succeed; return its output."""
     done = started(environment, *words, cwd=cwd, typed=typed)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

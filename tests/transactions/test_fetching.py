@@ -1,4 +1,4 @@
-"""A history fetched from a service is the one that the operator's host fetches."""
+"""A history fetched from a service equals the one fetched on the operator's host."""
 
 import asyncio
 import subprocess
@@ -44,7 +44,7 @@ async def both(rig: Place, one: FetchRequest) -> tuple[FetchOutcome, bytes, Fetc
 
 
 def without_floors(found: FetchOutcome) -> FetchOutcome:
-    """What an exchange keeps begins later with each second."""
+    """The start of an exchange's retention moves with time."""
     return replace(found, coverage=[replace(entry, floor=None) for entry in found.coverage])
 
 
@@ -172,7 +172,7 @@ def test_a_service_is_fetched_from_without_the_packages_of_a_server(tmp_path: Pa
 
 
 async def command(*words: str, key: str = "") -> tuple[int, str]:
-    """Run a command beside the node of this process; returns its status and what it printed."""
+    """Run a command beside this process's node; return its status and output."""
     done = await asyncio.to_thread(
         CliRunner().invoke,
         app,
@@ -186,7 +186,7 @@ async def command(*words: str, key: str = "") -> tuple[int, str]:
 async def test_an_account_is_verified_alike_here_and_by_a_service(
     rig: Place, tmp_path: Path
 ) -> None:
-    """Also what only a reading of the holdings shows, which no file has."""
+    """Including records that only a reading of the holdings reveals, which no file has."""
     words = "transactions", "verify", "--from", "30d"
     here = await command(*words)
     there = await command(*words, "--url", rig.url, key=rig.key)

@@ -1,4 +1,4 @@
-"""Deleting what was collected, and keys of other accounts under the same name."""
+"""Deleting collected records, and keys of other accounts under the same name."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator

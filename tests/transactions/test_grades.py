@@ -1,4 +1,4 @@
-"""Proofs by kind: events against the lines that name them, and the grade of each type."""
+"""Proofs by kind: events against the lines that name them, and a grade for each type."""
 
 from collections.abc import Iterable
 from itertools import permutations

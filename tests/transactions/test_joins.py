@@ -1,4 +1,4 @@
-"""Events of several rows: joined over pages, windows and sources, each once, none in part."""
+"""Events of several rows, joined over pages, windows and sources: each once, and complete."""
 
 import asyncio
 from functools import partial
@@ -29,7 +29,7 @@ NOW_MS = 10**6
 
 
 def event_of(group: list[EventRow]) -> Record:
-    """The record of a group: its time is that of its newest row, its `related` are its rows."""
+    """The record of a group: the time of its newest row, and all rows in `related`."""
     rows = sorted(row.row_id for row in group)
     newest_ms = max(row.at_ms for row in group)
     assert group[0].at_ms == newest_ms
@@ -38,7 +38,7 @@ def event_of(group: list[EventRow]) -> Record:
 
 
 class RowBook:
-    """A reader of rows, newest first by offset; every page may repeat rows of the one before."""
+    """A reader of rows, newest first by offset; a page may repeat rows of the last one."""
 
     def __init__(self, rows: list[EventRow], *, repeats: int = 0) -> None:
         self.rows = sorted(rows, key=lambda row: (-row.at_ms, row.row_id))
@@ -62,7 +62,7 @@ class RowBook:
 
 
 def groups_of(random: Random, count: int, *, until_ms: int) -> list[list[EventRow]]:
-    """Groups of one to four rows within the span; some keys come again much later."""
+    """Groups of one to four rows within the span; some keys recur much later."""
     found: list[list[EventRow]] = []
     for index in range(count):
         start_ms = random.randrange(until_ms)
@@ -200,7 +200,7 @@ def test_a_key_that_comes_again_later_is_another_event() -> None:
 
 
 def put(row: EventRow, groups: list[list[EventRow]], span_ms: int) -> None:
-    """Add a row to the first group of its key that it fits in, or make one."""
+    """Add a row to the first group of its key that it fits into, or create one."""
     for group in groups:
         times = [each.at_ms for each in (*group, row)]
         if group[0].key == row.key and max(times) - min(times) <= span_ms:
@@ -215,7 +215,7 @@ def put(row: EventRow, groups: list[list[EventRow]], span_ms: int) -> None:
     )
 )
 def test_the_joiner_groups_as_a_scan_of_all_rows_does(steps: list[tuple[str, int, int]]) -> None:
-    """Rows in any order; after each, the groups that can no longer grow are taken out."""
+    """Rows in any order; after each, groups that can no longer grow are removed."""
     span_ms = 10
     joiner, left = Joiner(span_ms), list[list[EventRow]]()
     for number, (key, at_ms, watermark_ms) in enumerate(steps):
@@ -238,7 +238,7 @@ def test_the_joiner_groups_as_a_scan_of_all_rows_does(steps: list[tuple[str, int
 
 
 class Capped:
-    """An exchange that shows at most so many rows of a window, without a cursor."""
+    """An exchange that shows at most N rows of a window, without a cursor."""
 
     def __init__(self, times: list[int], most: int) -> None:
         self.times, self.most = times, most
@@ -285,7 +285,7 @@ def test_an_instant_with_more_rows_than_are_shown_is_a_failure() -> None:
 
 
 def test_a_bound_reader_is_what_a_joint_takes() -> None:
-    """`Run` binds the source; the outlet passes groups alone."""
+    """`Run` sets the source; the outlet only passes groups on."""
     seen: list[Source] = []
 
     async def join(source: Source, groups: list[list[EventRow]]) -> Page:

@@ -1,4 +1,4 @@
-"""Clients that we did not write read the simulated Bybit; their records and ours agree id by id.
+"""Third-party clients read the simulated Bybit; their records and ours agree id by id.
 
 pybit is Bybit's own SDK, ccxt the most used library. Both are unchanged but for the address. Where
 ccxt is known to lose or change something, the difference is named here, and must be exactly that.
@@ -49,7 +49,7 @@ class Site:
     """The simulated exchange on a loopback port, and its account."""
 
     def __init__(self, **changes: int) -> None:
-        """`changes`: how many days after its beginning the account changed its mode."""
+        """`changes`: days after the account's start at which its mode changed."""
         self.now_ms = time.time_ns() // 1_000_000_000 * 1_000  # some rows know seconds only
         self.from_ms = self.now_ms - DAYS * DAY_MS
         modes = {name: self.from_ms + days * DAY_MS for name, days in changes.items()}
@@ -107,12 +107,12 @@ def other(site: Site) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def ours(site: Site) -> list[Record]:
-    """What the service makes of the same account, over the same wire."""
+    """The service's records of the same account, over the same wire."""
     return fetched(site)
 
 
 def fetched(site: Site) -> list[Record]:
-    """Every record of the service, with the row it was made of."""
+    """Every record of the service, with its source row."""
 
     async def fetch() -> list[Record]:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
@@ -148,14 +148,14 @@ def fetched(site: Site) -> list[Record]:
 
 
 def raw(ours: list[Record], kind: str, name: str) -> set[str]:
-    """The native ids of our records of a kind, from the rows they were made of."""
+    """The native ids of our records of a kind, from their source rows."""
     found = [r["raw"][name] for r in ours if r["type"] == kind and name in r["raw"]]
     assert len(found) == len(set(found))
     return set(found)
 
 
 def all_rows(site: Site, ask: Callable[..., Any], key: str = "list", **fields: Any) -> list[Record]:
-    """Every row that pybit gets along windows and cursors."""
+    """Every row that pybit reads along windows and cursors."""
     rows: list[Record] = []
     start_name, end_name = fields.pop("times", ("startTime", "endTime"))
     unit_ms = fields.pop("unit_ms", 1)
@@ -283,7 +283,7 @@ class TestPybit:
 
 
 class TestCcxt:
-    """The most used library, its known losses named."""
+    """The most popular library, with its known omissions."""
 
     @pytest.mark.parametrize(
         ("category", "kind"),

@@ -1,4 +1,4 @@
-"""pybit, Bybit's own SDK, knows every path that we ask, and sends the same parameters there."""
+"""pybit, Bybit's SDK, knows every path that we use, with the same parameters."""
 
 import inspect
 import re
@@ -74,7 +74,7 @@ Seen = list[tuple[str, str, dict[str, str]]]
 
 @pytest.fixture
 def site() -> Iterator[tuple[Any, Seen]]:
-    """pybit's session with a server that answers nothing, and what reached it."""
+    """pybit's session with a server that never answers, and its requests."""
     seen: Seen = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -103,7 +103,7 @@ def site() -> Iterator[tuple[Any, Seen]]:
 
 
 def required_of(method: Any) -> set[str]:
-    """The parameters that pybit's documentation of a method calls required."""
+    """The parameters that pybit documents as required for a method."""
     text = inspect.getdoc(method) or ""
     found = re.search(r"Required args:\n(.*?)\n\n", text, re.DOTALL)
     required = set(re.findall(r"^\s+(\w+) \(", found[1], re.MULTILINE)) if found else set()

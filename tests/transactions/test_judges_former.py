@@ -1,4 +1,4 @@
-"""pybit and ccxt read what an upgraded account did before; their ids and ours agree."""
+"""pybit and ccxt read the history before an upgrade; their ids and ours agree."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ def pybit(site: Site) -> Iterator[Any]:
 
 
 def whole(ask: Any, **fields: Any) -> list[Record]:
-    """Every row of a list that takes no times."""
+    """Every row of a list without time parameters."""
     rows: list[Record] = []
     cursor = ""
     while True:

@@ -111,7 +111,7 @@ def test_a_time_that_is_only_that_of_the_read_changes_nothing():
 
 
 async def test_a_key_replaced_before_its_account_is_known_ends_the_subscription():
-    """Its history may be of another account than the first read."""
+    """Its history may belong to another account than the first read."""
     async with served() as (bybit, urls), Following(BYBIT, urls, FIELDS) as node:
         follower = Subscriber(node, {"transaction_types": ["trades"]})
         node.service.live.follow, follow = lambda subscription: None, node.service.live.follow
@@ -128,7 +128,7 @@ async def test_a_key_replaced_before_its_account_is_known_ends_the_subscription(
 
 
 class Paused:
-    """An exchange that answers requests only while it is `open`; its streams are not delayed."""
+    """An exchange that answers requests only while `open`; its streams are not delayed."""
 
     def __init__(self, exchange):
         self.exchange = exchange

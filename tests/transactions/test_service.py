@@ -452,7 +452,7 @@ def test_a_fill_of_two_queries_that_cannot_be_read_stands_once() -> None:
 
 
 class Unwritten(int):
-    """A time that the exchange knows and does not write."""
+    """A time that the exchange knows but omits."""
 
     def __str__(self) -> str:
         return ""
@@ -552,7 +552,7 @@ def test_leaving_a_stream_stops_all_asking() -> None:
 
 
 def test_a_stream_that_breaks_in_the_middle_says_so_in_its_last_line() -> None:
-    """A key that is revoked meanwhile: lines are out, so the summary reports it."""
+    """A key revoked during the answer: lines were sent, so the summary reports it."""
 
     async def work(world: World) -> list[Any]:
         ask = TransactionsRequest(exchange="bybit", transaction_types=("ledger",))
@@ -734,7 +734,7 @@ def test_a_key_has_so_many_runs_and_leaves_the_rest_to_others() -> None:
 
 
 def test_a_small_limit_asks_for_small_pages_and_one_window() -> None:
-    """`limit: 5`: each source is asked once, for little, whatever the range."""
+    """`limit: 5`: one small request per source, whatever the range."""
 
     async def work(world: World) -> Any:
         await world.fetch(limit=5, start_time=NOW_MS - 700 * DAY_MS)

@@ -1,4 +1,4 @@
-"""One key's load and the others: over real sockets, on both sides of the service."""
+"""One key's load does not slow down others, over real sockets on both sides."""
 
 import asyncio
 import socket
@@ -63,7 +63,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 async def unread(port: int, authorization: str) -> socket.socket:
-    """Ask for a stream and read nothing of it."""
+    """Request a stream without reading it."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     sock.setblocking(False)
@@ -79,7 +79,7 @@ async def unread(port: int, authorization: str) -> socket.socket:
 
 
 class SkippingLoop:
-    """Lets the running event loop's clock skip time, and with it every deadline in the loop."""
+    """Lets a test advance the event loop's clock, and with it all deadlines in the loop."""
 
     def __init__(self) -> None:
         self._skipped_s = 0.0
@@ -131,7 +131,7 @@ async def test_streams_that_are_not_read_end_and_hold_up_no_other_key(node: Node
 
 
 async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its_share() -> None:
-    """Five years of everything, four times over, and one small question beside it."""
+    """Five years of everything, four times at once, and one small query beside it."""
     now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 60 * DAY_MS, now_ms, executions=2_000))
     with Served(SimulatedBybit(account, [KEY])) as url:
@@ -170,7 +170,7 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
 
 
 async def test_the_service_still_answers_after_hundreds_of_clients_that_left() -> None:
-    """More than the pool has connections, each gone a little later than the one before."""
+    """More requests than the pool has connections, each cancelled a little later."""
     now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=200))
     with Served(SimulatedBybit(account, [KEY], limited=False)) as url:

@@ -1,4 +1,4 @@
-"""The forms that tax tools read."""
+"""The file formats of tax tools."""
 
 import csv
 from decimal import Decimal
@@ -76,7 +76,7 @@ def test_bittytax_types(tmp_path: Path) -> None:
 
 
 def unpacked(records: list[Record], folder: Path) -> tuple[list[dict[str, str]], ...]:
-    """The trades and the events of rotki's archive."""
+    """The trades and events in rotki's archive."""
     file = writer("rotki", folder / "out.zip", exchange="Bybit")
     file.write(records)
     file.close()
@@ -99,7 +99,7 @@ def test_rotki_gets_trades_and_events(tmp_path: Path) -> None:
 
 
 def test_equal_trades_of_one_instant_are_apart_for_rotki(tmp_path: Path) -> None:
-    """It would take them for one; a thousandth of a second makes each of them count."""
+    """The tool would merge them; a difference of 1 ms keeps them apart."""
     at_ms = 1_700_000_000_000
     fills = [
         trades.execution(fill(execId=str(n), execTime=str(at_ms - n // 4), feeCurrency="BTC"), SPOT)

@@ -38,7 +38,7 @@ AT_ONCE = ("koinly", "rotki")
 
 @asynccontextmanager
 async def okx_listening(exchange: RandomOkxExchange) -> AsyncIterator[str]:
-    """Serve an OKX on a free loopback port; the address comes out."""
+    """Serve an OKX on a free loopback port; yields the URL."""
     served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ async def okx_listening(exchange: RandomOkxExchange) -> AsyncIterator[str]:
 
 
 class Exchanges:
-    """The three exchanges of an owner on loopback ports, on a thread of their own."""
+    """The three exchanges of an owner on loopback ports, in their own thread."""
 
     def __init__(self, owner: Owner) -> None:
         self.urls: dict[str, str] = {}
@@ -150,7 +150,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def marked(form: str) -> Any:
-    """A form; those that take ten more seconds each run in the soak."""
+    """An output format; those that take ten more seconds run in the soak."""
     return pytest.param(form, marks=() if form in AT_ONCE else pytest.mark.soak)
 
 
@@ -167,7 +167,7 @@ def test_a_file_of_all_accounts_adds_up(form: str, operator: Operator, tmp_path:
 
 @pytest.mark.soak
 def test_a_form_that_cannot_hold_an_amount_says_so(operator: Operator, tmp_path: Path) -> None:
-    """Random amounts have too many digits for Parquet; `test_export_year` has others."""
+    """Random amounts have too many digits for Parquet; `test_export_year` tests it."""
     pytest.importorskip("pyarrow")
     words = "--exchange", "all", "--from", iso_ms(operator.from_ms), "-o", "file.parquet"
     done = started(operator.environment, "transactions", "fetch", *words, cwd=tmp_path)

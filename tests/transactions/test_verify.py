@@ -1,4 +1,4 @@
-"""What a verifier makes of all records of an answer."""
+"""The report of a verifier about all records of an answer."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_an_answer_cut_in_an_instant_proves_nothing_of_it() -> None:
 
 
 def test_instants_that_all_return_to_their_balance_have_one_balance_in_common() -> None:
-    """A wallet that is filled and emptied at once, each time: it holds nothing between."""
+    """A wallet that is filled and emptied at once, each time, and empty in between."""
     first = (line(10, "7", "7"), line(10, "-7", "0"))
     second = (line(20, "5", "5"), line(20, "-5", "0"))
     assert report(*second, *first).holds
@@ -35,7 +35,7 @@ def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_borrowed_may_be_in_a_holding() -> None:
-    """Bybit's figure of a wallet includes borrowed coins, its book does not."""
+    """Bybit's balance of a wallet includes borrowed coins, its ledger does not."""
     for total, borrowed, state in (("11.5", "0", "holds"), ("14.5", "3", "holds"),
                                    ("14.5", "2", "broken")):  # fmt: skip
         verifier = Verifier(ENTRY, below_ms=100, asked=("ledger", "holdings"))

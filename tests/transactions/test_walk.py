@@ -1,4 +1,4 @@
-"""Walking one source to its end."""
+"""Reading one source to its end."""
 
 import asyncio
 from collections import deque
@@ -179,7 +179,7 @@ def test_records_of_one_millisecond_stand_by_id_over_pages() -> None:
 
 
 def test_rows_that_repeat_pass_once() -> None:
-    """A row that came in between two pages pushes the last of the first onto the second."""
+    """A row added between two pages pushes the last row of the first onto the second."""
     book = simple(90, 80, 70, 60)
     pages = {
         "": Page([event(90), event(80), event(70)], 3, "3"),
@@ -203,7 +203,7 @@ def test_an_exchange_out_of_order_loses_nothing_and_is_reported() -> None:
 @pytest.mark.parametrize("oldest_first", [False, True])
 @pytest.mark.parametrize("cursors", [("a", "a"), ("a", "b", "a")])
 def test_a_cursor_that_repeats_is_a_failure(cursors: tuple[str, ...], oldest_first: bool) -> None:
-    """What comes after that page cannot be read: the window is not complete."""
+    """The rows after that page are unreachable: the window is incomplete."""
     book = simple(5)
     left = iter(cursors)
     book.answers = lambda window, cursor: Page([event(5)], 3, next(left))
@@ -235,12 +235,12 @@ def test_a_window_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class TestFloor:
-    """The exchange forgets, and its memory moves while we walk."""
+    """The start of the exchange's retention moves during the walk."""
 
     KEPT = source(keeps_ms=1_000_000, window_ms=1_000_000)
 
     def test_a_floor_that_moved_over_a_window_cuts_it(self) -> None:
-        """10001 "2 years": the floor is taken anew, the rest of the window asked for again."""
+        """10001 "2 years": the start is recomputed, and the rest of the window requested again."""
         now = 2_000_000
         book = simple(1_350_000, 1_450_000)
 
@@ -311,7 +311,7 @@ def test_when_a_page_is_surely_the_last(rows: int, full_page: bool, least: int, 
 
 
 class TestOldestFirst:
-    """The newest rows of a window come last, and nothing is emitted before them."""
+    """The newest rows of a window arrive last, and nothing is emitted before them."""
 
     @given(
         st.lists(st.integers(0, 1_000), unique=True),
@@ -374,7 +374,7 @@ class TestOldestFirst:
 
 
 class TestBookmarks:
-    """A walk goes on at the page that it stopped in, by the exchange's own cursor."""
+    """A walk resumes at the page where it stopped, by the exchange's own cursor."""
 
     LASTING = source(window_ms=10_000, ranged=False, cursor_lasts=True, page_rows_least=3)
 
@@ -437,7 +437,7 @@ def stepped(
 
 
 def bookmark_at(book: Book, asked: Source, stop: RecordKey, *, count: int) -> Bookmark | None:
-    """Where a walk that is left after so many records goes on."""
+    """The position from which a walk resumes after this many records."""
 
     async def story() -> Bookmark | None:
         progress = asyncio.Event()
@@ -542,7 +542,7 @@ def test_the_floor_moves_with_the_clock_and_stops_at_the_beginning() -> None:
 
 
 class Shelf:
-    """A walker with records at hand."""
+    """A walker with buffered records."""
 
     def __init__(self, *times: int, begun: bool = True) -> None:
         records = [record(timestamp=at, transactionId=f"0x{at:040x}") for at in times]
@@ -600,7 +600,7 @@ def test_a_waiter_goes_on_when_more_is_wanted() -> None:
 def test_many_sources_become_one_sequence_cut_at_the_limit(
     lists: list[list[int]], limit: int
 ) -> None:
-    """The first `limit` of the whole, whatever the pace of each source; equal ids once."""
+    """The first `limit` records, whatever the pace of each source; equal ids once."""
 
     async def story() -> list[RecordKey]:
         progress, random = asyncio.Event(), Random(limit)
@@ -632,7 +632,7 @@ def test_many_sources_become_one_sequence_cut_at_the_limit(
 
 
 def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
-    """Its watermark says that nothing newer can come: the limit is reached before its end."""
+    """Its watermark excludes newer records, so the limit is reached before its end."""
 
     async def story() -> tuple[int, int]:
         progress = asyncio.Event()
@@ -660,7 +660,7 @@ def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
 
 
 def test_a_record_without_a_time_of_its_own_passes_once_wherever_it_stands() -> None:
-    """In two lists, and in the answer after this one."""
+    """In two lists, and in the following answer."""
     row = record(incomplete=("timestamp",), transactionId="0x" + "b" * 40)
     here, there = (key_of(row), row), (RecordKey(-5, row.transactionId), row)
     other = (key_of(record()), record())
@@ -680,7 +680,7 @@ def test_a_cursor_carries_the_newest_of_them() -> None:
 
 
 def test_a_long_sequence_comes_in_small_batches_and_others_have_turns_between() -> None:
-    """What is ready at once may be thousands of records, which the caller encodes."""
+    """Thousands of records may be ready at once, which the caller encodes."""
 
     async def story() -> tuple[list[int], list[int]]:
         progress, turns = asyncio.Event(), 0

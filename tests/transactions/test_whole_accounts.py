@@ -1,4 +1,4 @@
-"""Whole simulated accounts through the service: what comes out is what happened."""
+"""Whole simulated accounts through the service: the records equal the true events."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from transactions.okx_support import OkxWorld
 
 
 class Whole(NamedTuple):
-    """An exchange: a generated account, what it holds by wallet and currency, and a service."""
+    """An exchange: a generated account, its holdings by wallet and currency, and a service."""
 
     account: Callable[..., Any]  # of days, rows and a seed
     held: Callable[[Any], dict[tuple[str, str], str]]

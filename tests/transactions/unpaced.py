@@ -1,4 +1,4 @@
-"""Exchanges whose rate limits leave room: for tests of all else, on accounts without limits.
+"""Exchanges without effective rate limits, for tests of everything else.
 
 That requests keep to an exchange's limits is proven by `test_pools.py`, `test_client.py` and the
 tests of each exchange.
@@ -17,7 +17,7 @@ TIMES = 100  # as many requests as the exchange would answer
 
 @contextmanager
 def unpaced() -> Iterator[None]:
-    """A node that starts within the context waits for no limit of an exchange of accounts."""
+    """A node that starts within the context never waits for an exchange's rate limit."""
     with pytest.MonkeyPatch.context() as patch:
         for name, each in list(registry.EXCHANGES.items()):
             limits = {

@@ -1,4 +1,4 @@
-"""Walkers over a reader whose pages are written out."""
+"""Walkers over a reader with scripted pages."""
 
 import asyncio
 from collections.abc import Callable

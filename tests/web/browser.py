@@ -1,4 +1,4 @@
-"""Chromium, driven by its DevTools protocol: enough to open a page and look at it.
+"""Chromium over its DevTools protocol: enough to open and inspect a page.
 
 https://chromedevtools.github.io/devtools-protocol/
 """
@@ -48,7 +48,7 @@ class Navigated(Exception):
 
 @dataclass
 class Page:
-    """One tab, and everything it asked for or complained of."""
+    """One tab, with its requests and errors."""
 
     socket: ClientConnection
     session: str = ""
@@ -99,7 +99,7 @@ class Page:
         return found["result"]
 
     async def open(self, url: str) -> None:
-        """Open an address: first in the tab that the browser has, then in further ones."""
+        """Open a URL: first in the existing tab, then in further ones."""
         self.session = ""
         if self.targets:
             target = await self.call("Target.createTarget", url="about:blank")
@@ -119,7 +119,7 @@ class Page:
         await self.go(url)
 
     async def close(self) -> None:
-        """Close its tabs but the first, and clear what their sites left in the browser.
+        """Close all tabs except the first, and clear the stored data of their sites.
 
         A new tab for each page would cost as much as the page. What a session has set for its tab
         ends with it.
@@ -137,7 +137,7 @@ class Page:
         await self.call("Browser.resetPermissions")
 
     async def go(self, url: str) -> None:
-        """Load an address, also one that differs from the present one by its fragment alone."""
+        """Load a URL, even if it differs from the current one only in its fragment."""
         if url.partition("#")[0] == (await self.run("location.href")).partition("#")[0]:
             await self.call("Page.navigate", url="about:blank")
             await self.until("location.href === 'about:blank'")
@@ -155,7 +155,7 @@ class Page:
         return found["result"].get("value")
 
     async def until(self, script: str) -> Any:
-        """Wait for an expression to become true; the answer is its value.
+        """Wait until an expression is truthy; return its value.
 
         The page may be replaced meanwhile: then the new one is asked.
         """
@@ -186,7 +186,7 @@ async def resize(page: Page, width: int, height: int = 740, *, mobile: bool = Tr
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Chromium"]:
-    """One Chromium for all tests of a worker; it is started when the first test opens a page."""
+    """One Chromium for all tests of a worker, started by the first that opens a page."""
     shared = Chromium()
     yield shared
     shared.end()
@@ -205,7 +205,7 @@ class Chromium:
 
     @asynccontextmanager
     async def page(self) -> AsyncIterator[Page]:
-        """One tab, or several, that are closed at the end."""
+        """One tab or several, closed at the end."""
         async with connect(await self._address(), max_size=None) as socket:
             page = Page(socket)
             listening = asyncio.create_task(page.listen())
@@ -220,7 +220,7 @@ class Chromium:
                 await asyncio.gather(listening, return_exceptions=True)
 
     async def _address(self) -> str:
-        """Where it listens, which it writes into its profile."""
+        """Its port, which it writes into its profile."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         file = Path(self._folder, "DevToolsActivePort")
@@ -241,7 +241,7 @@ class Chromium:
         )
 
     def end(self) -> None:
-        """Kill it and remove its profile; closing would wait for Chromium to say goodbye."""
+        """Kill it and remove its profile; a graceful close would take longer."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

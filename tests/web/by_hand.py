@@ -1,4 +1,4 @@
-"""Updates that are sent one by one, each when the one before is drawn, to count their work."""
+"""Updates sent one at a time, each after the last was drawn, to count the browser's work."""
 
 from web.browser import Page
 from web.scripted import Market
@@ -14,18 +14,18 @@ FRAMES = """new Promise((done) => requestAnimationFrame(() => requestAnimationFr
 
 
 def subscribed(market: Market) -> list[dict]:
-    """The subscriptions that were asked for."""
+    """The requested subscriptions."""
     return [each for each in market.heard if each["type"] == "subscribe_aggregated"]
 
 
 async def count_drawings(page: Page, market: Market) -> None:
-    """Stop the updates that come by themselves, and count the drawings from now on."""
+    """Stop automatic updates, and count drawings from now on."""
     market.frozen = True
     await page.run(COUNT)
 
 
 async def send(page: Page, market: Market) -> None:
-    """Publish one update of the first symbol that was subscribed; return after it is drawn."""
+    """Publish one update of the first subscribed symbol; return after it is drawn."""
     asked = subscribed(market)[0]
     before = await page.run("drawings")
     await market.publish(market.update(asked["symbol"], asked))

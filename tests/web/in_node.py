@@ -17,7 +17,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
 async def run(module: str, names: str, script: str, given: Any = None) -> Any:
-    """What a script returns that has the named exports of a module, and `given`."""
+    """The result of a script that uses a module's named exports and `given`."""
     assert NODE is not None
     program = f"""
       import {{ {names} }} from "{(PAGE / module).as_uri()}";

@@ -1,4 +1,4 @@
-"""Refuses netlink sockets to a process, so that it does not notice changes of the network.
+"""Denies netlink sockets to a process, so that it does not notice network changes.
 
 Chromium ends all requests with ERR_NETWORK_CHANGED when an address appears, as it does when a test
 beside it makes network namespaces; it has no option against that. Without a netlink socket it takes
@@ -23,7 +23,7 @@ class _Program(ctypes.Structure):
 
 
 def refuse_netlink() -> None:
-    """Refuse netlink sockets to this process and its children, for ever; on Linux only."""
+    """Deny netlink sockets to this process and its children permanently; only on Linux."""
     if platform.system() != "Linux" or platform.machine() not in SOCKET_CALLS:
         return
     arch, number = SOCKET_CALLS[platform.machine()]

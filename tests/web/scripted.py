@@ -1,4 +1,4 @@
-"""A service of one page and one scripted WebSocket, for looking at the first page alone.
+"""A service of one page and one scripted WebSocket, for tests of the first page.
 
 It speaks section 2 of the contract as far as the page does, from a seeded market. Run it to look:
 `python tests/web/scripted.py 8123`, then open `/#key=any`.
@@ -74,7 +74,7 @@ class Market:
         self.fills = True  # whether its books hold a size that is asked for
 
     def now(self) -> datetime:
-        """When an update that arrives now was sent, by the clock of the service."""
+        """The send time of an update that arrives now, by the clock of the service."""
         return datetime.now(UTC) + self.clock_ahead - self.late
 
     def levels(self, sign: int, depth: int) -> list:
@@ -92,7 +92,7 @@ class Market:
         return rows if live else []
 
     def fill(self, levels: list, kind: str, text: str) -> dict:
-        """The first level gives it all, half by half from two exchanges."""
+        """The first level covers the whole size, half from each of two exchanges."""
         price, notional = levels[0][0], float(text) if kind == "notionals" else 0.0
         amount = notional / price if notional else float(text)
         held = amount if self.fills else amount / 4
@@ -111,7 +111,7 @@ class Market:
         }
 
     def update(self, symbol: str, asked: dict) -> dict:
-        """The next update: whole after a subscribe, then what changed in delta mode."""
+        """The next update: full after a subscribe, then deltas in delta mode."""
         name = name_of(asked)
         before = self.delivered.get(name)
         if "view" in asked:
@@ -126,7 +126,7 @@ class Market:
         return delta(before, now) if before and asked.get("mode") == "delta" else now
 
     def far(self, symbol: str, number: int, asked: dict) -> dict:
-        """A named view, in bins around the price of now; it moves nothing."""
+        """A named view in bins around the current price; the market does not move."""
         state, tick = self.random.getstate(), self.tick
         self.tick = Decimal(asked["group"]) / 5  # about a level in each bin, as far as was asked
         found = self.whole(symbol, number, asked)
@@ -152,7 +152,7 @@ class Market:
         return found
 
     def crossing(self, symbol: str, number: int, asked: dict) -> dict:
-        """The view of crossings, which is sent when one begins or ends."""
+        """The view of crossings, sent when one begins or ends."""
         found = self.still(symbol, number, asked)
         began = self.crossed_to != self.crossed
         self.crossed_to, pair = self.crossed, {"buy": "okx", "sell": "kraken", "lasted_ms": 0}
@@ -172,14 +172,14 @@ class Market:
         return found
 
     def still(self, symbol: str, number: int, asked: dict) -> dict:
-        """A named view of the market as it is; it moves nothing."""
+        """A named view of the current market; the market does not move."""
         state = self.random.getstate()
         found = self.whole(symbol, number, asked)
         self.random.setstate(state)
         return found | {"view": asked["view"]}
 
     def once(self, symbol: str) -> dict:
-        """A book with the times of its exchanges; it moves nothing."""
+        """A book with the times of its exchanges; the market does not move."""
         state = self.random.getstate()
         found = self.whole(symbol, max(1, self.updates), {"depth": 1})
         self.random.setstate(state)
@@ -249,7 +249,7 @@ class Market:
         }
 
     def both(self, bids: list, asks: list, sizes: dict) -> dict:
-        """Amounts first, as the service has them: whole books, whatever the step is."""
+        """Fills by amount first, as the service orders them: of whole books, whatever the step."""
         each = [(kind, text) for kind in ("amounts", "notionals") for text in sizes.get(kind, [])]
         sides = {"buy": asks, "sell": bids}
         return {name: [self.fill(side, *size) for size in each] for name, side in sides.items()}
@@ -270,7 +270,7 @@ class Market:
 
 
 def name_of(message: dict) -> str:
-    """The symbol that a message is about, with the view if it names one."""
+    """The symbol of a message, with its view if it names one."""
     return " ".join(message[part] for part in ("symbol", "view") if part in message)
 
 
@@ -280,13 +280,13 @@ STATED: dict[str, str] = {"kraken": "0.26", "okx": "0.1"}  # the published fees
 
 
 def fee_of(fees: Fees, name: str) -> float:
-    """The fee of an exchange in percent; 0 where the table has none."""
+    """The fee of an exchange in percent; 0 if the table has none."""
     table = STATED if fees == "published" else fees
     return float(table.get(name, table.get("*", "0")))
 
 
 def stated(symbol: str) -> list[dict]:
-    """The published fees as a reply has them: one of a list, and an old one of a page."""
+    """The published fees of a reply: one from a list, and an old one from a page."""
     kraken = {"exchange": "kraken", "source": "instruments", "date": "2026-11-27"}
     okx = {"exchange": "okx", "source": "page", "date": "2026-01-05", "old": True}
     okx["page"] = "https://okx.example/fees"
@@ -296,7 +296,7 @@ def stated(symbol: str) -> list[dict]:
 
 
 def after(levels: list, fees: Fees, sign: int) -> list:
-    """Levels of one exchange each in the order of their prices after fees, with those before."""
+    """Levels of one exchange each, ordered by price after fees, with gross prices."""
     parts = [
         [round(price * (1 + sign * fee_of(fees, name) / 100), 12), amount, name, price]
         for price, _, shares in levels
@@ -311,7 +311,7 @@ def after(levels: list, fees: Fees, sign: int) -> list:
 
 
 def binned(levels: list, step: Decimal, sign: int) -> list:
-    """Levels in bins of a step, bids down and asks up, as the service has them."""
+    """Levels binned by a step, bids rounded down and asks up, as the service does."""
     bins: dict[float, list] = {}
     for price, amount, shares in levels:
         edge = float(sign * -(-sign * Decimal(str(price)) // step) * step)
@@ -322,7 +322,7 @@ def binned(levels: list, step: Decimal, sign: int) -> list:
 
 
 def delta(before: dict, now: dict) -> dict:
-    """What changed between two updates, as the contract has it: section 2, delta mode."""
+    """The difference of two updates in delta mode: contract, section 2."""
     sides = {}
     for side in ("bids", "asks"):
         old, new = ({row[0]: row for row in each["data"][side]} for each in (before, now))
@@ -350,7 +350,7 @@ def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
 
 
 def reply(message: dict, market: Market) -> dict | None:
-    """What the service says to one message of the page, books apart."""
+    """The service's reply to one message of the page, books excepted."""
     match message["type"]:
         case "authenticate" if message["api_key"] == GOOD_KEY:
             return {
@@ -405,7 +405,7 @@ def reply(message: dict, market: Market) -> dict | None:
 
 
 def site() -> Site:
-    """The real documents, of an API without requests."""
+    """The real API documents, without requests."""
     services = Services(
         accounts=Any,
         transactions=Transactions(

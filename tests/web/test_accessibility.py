@@ -1,4 +1,4 @@
-"""The pages by keyboard, by screen reader and by contrast (WCAG 2.2, level AA), in Chromium."""
+"""The pages by keyboard, screen reader and contrast (WCAG 2.2, level AA), in Chromium."""
 
 from itertools import pairwise
 
@@ -96,7 +96,7 @@ LIVE = "[...document.querySelectorAll('[aria-live], [role=status], [role=alert]'
 
 
 async def names(page: Page) -> list[tuple[str, str]]:
-    """Role and name of everything that takes the focus, as a screen reader has them."""
+    """Role and name of every focusable element, as a screen reader sees them."""
     tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
     return [
         (each["role"]["value"], each.get("name", {}).get("value", ""))
@@ -107,7 +107,7 @@ async def names(page: Page) -> list[tuple[str, str]]:
 
 
 async def show(page: Page, address: str, market: Market) -> None:
-    """Two symbols with everything open: each state of an exchange, a crossing, a size too big."""
+    """Two symbols with every card open: all exchange states, a crossing, a size too big."""
     market.names = market.listed = list(ALL)
     market.crossed, market.fills = True, False
     await page.go(f"{address}/#key={GOOD_KEY}&symbol=BTC/USDT&symbol=ETH/USDT")
@@ -154,7 +154,7 @@ async def test_text_and_edges_have_contrast_in_light_and_dark(
 
 
 async def stops_of(page: Page) -> list[dict]:
-    """Where the focus goes, a key press after the other, until it is where it was first."""
+    """The focused elements, key press by key press, until the first one returns."""
     await page.run("document.activeElement.blur()")
     stops: list[dict] = []
     for _ in range(STOPS_MAX):

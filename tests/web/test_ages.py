@@ -1,4 +1,4 @@
-"""The age of the best prices: by the exchange's clock where its times are known, never by ours."""
+"""Ages of best prices: by the exchange's clock if its times are known, never by ours."""
 
 import re
 
@@ -26,7 +26,7 @@ ASKED = """
 
 
 def times(**sent: tuple[int | None, int | None, int | None]) -> dict:
-    """When the top of each exchange was sent by its clock, the clock's offset and its error."""
+    """Send times of the best prices by exchange clock, with the clock's offset and error."""
     received = 10_000_000
     return {
         "exchanges": {

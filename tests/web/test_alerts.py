@@ -1,4 +1,4 @@
-"""Alerts on the page: added, fired by live data, told once, remembered and removed."""
+"""Alerts on the page: added, fired once by live data, remembered and removed."""
 
 import json
 
@@ -39,7 +39,7 @@ async def opened(page: Page, address: str, market: Market) -> None:
 
 
 async def add(page: Page, kind: str, value: str, symbol: str = "") -> str:
-    """Fill in the form; the answer is what it says."""
+    """Fill in and submit the form; return its message."""
     fields = json.dumps({"kind": kind, "symbol": symbol, "value": value})
     await page.run(f"""(() => {{
       const form = document.querySelector(".alert-form");
@@ -52,7 +52,7 @@ async def add(page: Page, kind: str, value: str, symbol: str = "") -> str:
 
 
 async def click(page: Page) -> None:
-    """A click of a reader, which lets a page play sound."""
+    """A user's click, after which a page may play sound."""
     for kind in ("mousePressed", "mouseReleased"):
         await page.call(
             "Input.dispatchMouseEvent", type=kind, x=2, y=2, button="left", clickCount=1
@@ -127,7 +127,7 @@ async def test_alerts_are_remembered_and_can_be_removed(
 
 
 async def test_a_hidden_tab_still_watches(page: Page, address: str, market: Market) -> None:
-    """No frame is drawn there; alerts look at each update all the same."""
+    """No frame is drawn there, but alerts still check each update."""
     await opened(page, address, market)
     await add(page, "lost", "")
     await page.run("""Object.defineProperty(document, 'hidden', { get: () => true });

@@ -1,4 +1,4 @@
-"""axe-core finds nothing against it in what the page shows, narrow and wide, light and dark.
+"""axe-core finds no violation in any state of the page, narrow and wide, light and dark.
 
 https://github.com/dequelabs/axe-core, a tool for development that `make check` fetches; skipped
 where it or Chromium is not installed.
@@ -31,7 +31,7 @@ LINK = "document.querySelector('#link').dataset.state"
 
 
 async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]:
-    """Show one state of the page after the other."""
+    """Show the states of the page one by one."""
     await page.go(f"{address}/")
     yield "start"
     await page.run("document.querySelector('#key').value = 'wrong'")

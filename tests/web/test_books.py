@@ -1,4 +1,4 @@
-"""The examples of the documentation are true: a client written from the page alone is right."""
+"""A client written from the documentation alone computes the right books."""
 
 import json
 import re

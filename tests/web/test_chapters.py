@@ -1,4 +1,4 @@
-"""The pages of `docs/` as a node serves them: links, anchors, search, addresses."""
+"""The pages of `docs/` as served by a node: links, anchors, search, addresses."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Who stands at a level: names and shares, and the colours of exchanges that the reader picked."""
+"""Attribution of levels: names and shares, and user-chosen colours of exchanges."""
 
 import pytest
 

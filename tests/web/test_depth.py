@@ -1,4 +1,4 @@
-"""The depth chart by distance from the mid: how far it reaches, how many books are known there."""
+"""The depth chart by distance from the mid: its range, and the number of known books."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SAID = text(".depth-text")
 
 
 def viewed(market: Market) -> list[dict]:
-    """What the page sent about the view of the chart."""
+    """The page's messages about the view of the chart."""
     return [each for each in market.viewed if each["view"] == "depth"]
 
 

@@ -1,4 +1,4 @@
-"""The documentation page has all that the documents have, and every link in it leads somewhere."""
+"""The documentation page has all content of the documents, and every link works."""
 
 import html
 import re

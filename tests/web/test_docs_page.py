@@ -49,7 +49,7 @@ async def test_search_copy_and_width(chromium):
 
 
 async def searched(page):
-    """From a word to the page that it is on, by keyboard alone."""
+    """From a word to the page that contains it, by keyboard only."""
     await page.until("document.querySelector('.contents[data-read]') !== null")
     await page.run("document.querySelector('.search input').focus()")
     await page.call("Input.insertText", text="checksum deltas")

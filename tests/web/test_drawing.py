@@ -1,4 +1,4 @@
-"""What an update makes the browser do, in counts that a busy machine does not change."""
+"""Browser work per update, in counts that do not depend on the machine's load."""
 
 import re
 
@@ -27,7 +27,7 @@ STROKES = """(() => {
 async def test_the_bars_of_all_rows_are_one_canvas(
     page: Page, address: str, market: Market
 ) -> None:
-    """Each canvas is a layer that the browser hands on with every update."""
+    """Each canvas is a layer that the browser composes with every update."""
     await page.open(f"{address}/#key={GOOD_KEY}&levels=100")
     await page.until(SHOWN)
     assert await page.run("document.querySelectorAll('.ladder canvas').length") == 1

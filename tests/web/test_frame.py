@@ -9,7 +9,7 @@ VOID = {"meta", "link", "img", "input"}
 
 
 class Tags(HTMLParser):
-    """Notes links, and that every element is closed where it should be."""
+    """Records links, and checks that every element is closed in the right place."""
 
     def __init__(self, page):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The heat map: what its pixels and its words say of books that are known."""
+"""The heat map: its pixels and its text for known books."""
 
 import re
 from decimal import Decimal
@@ -234,7 +234,7 @@ async def test_its_text_alternative_says_what_is_seen(page: Page, address: str) 
 
 
 async def test_memory_is_bounded_over_time(page: Page, address: str) -> None:
-    """Three times ten minutes at five updates a second, of an exchange that comes and goes."""
+    """Three times ten minutes with five updates a second; one exchange comes and goes."""
     await alone(page, address, width=700)
     ten_minutes = """(async (begin) => {
       for (let s = 0; s < 600; s++) {
@@ -261,7 +261,7 @@ async def test_memory_is_bounded_over_time(page: Page, address: str) -> None:
 async def test_it_shows_the_books_that_the_page_received(
     page: Page, address: str, market: Market
 ) -> None:
-    """The crosshair says the sum of the levels there; the cell has colour if that is above 0."""
+    """The crosshair shows the sum of the levels there; the cell is coloured if above 0."""
     await page.open("about:blank")
     await resize(page, 1366, 900, mobile=False)
     market.views = False  # no wider book

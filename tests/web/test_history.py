@@ -1,4 +1,4 @@
-"""The history chart: a line where the mid is known, and none where it is not."""
+"""The history chart: a line where the mid is known, gaps elsewhere."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page by keyboard alone: real key presses while updates come."""
+"""The page by keyboard only: real key presses during updates."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def show(page: Page, address: str, fragment: str = "") -> None:
 
 
 async def search(page: Page, text: str) -> None:
-    """Type into the box of the first symbol, over what is there."""
+    """Replace the text in the box of the first symbol."""
     await page.run(f"{SYMBOL}.focus()")
     await page.until("document.querySelectorAll('#exchanges input').length > 0")
     await press(page, "ArrowDown")

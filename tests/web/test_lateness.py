@@ -1,4 +1,4 @@
-"""Only a new book is shown as live: on a slow line, after a sleep, with clocks that are set."""
+"""Only a new book is shown as live: on a slow line, after sleep, with clock steps."""
 
 from datetime import timedelta
 

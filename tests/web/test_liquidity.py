@@ -46,7 +46,7 @@ def book(
     asks: list[tuple[float, float]],
     horizons: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """A book as `readBook` has it, as far as the heat map looks."""
+    """The parts of `readBook`'s result that the heat map uses."""
     best = [side[0][0] if side else None for side in (bids, asks)]
     ends = [[{"exchange": "okx", "price": price}] for price in horizons] if horizons else [[], []]
     return {
@@ -62,7 +62,7 @@ def book(
 
 
 def random_book(rng: random.Random, ticks: int, tick: Fraction) -> dict[str, Any]:
-    """Levels at distinct ticks; now and then the sides cross."""
+    """Levels at distinct ticks; sometimes the sides cross."""
     gap = -2 if rng.random() < 0.1 else 1
     sides = []
     for sign in (-1, 1):
@@ -106,7 +106,7 @@ async def test_each_column_is_the_last_book_of_its_second(seed: int) -> None:
     standing: dict[str, Any] | None = None
 
     def pass_to(now_ms: int) -> None:
-        """The seconds before now end with the book that stands."""
+        """The seconds before now end with the current book."""
         nonlocal standing
         last = max(shown, default=now_ms // COLUMN_MS)
         missed = now_ms // COLUMN_MS - last
@@ -179,7 +179,7 @@ async def test_an_outage_a_lost_exchange_and_an_unwatched_time_are_told_apart() 
 
 
 async def test_binned_levels_are_in_the_bin_of_their_prices() -> None:
-    """A bin of bids is named by its lower end, one of asks by its upper end."""
+    """A bin of bids is named by its lower bound, a bin of asks by its upper bound."""
     one = book([(100, 3), (90, 5)], [(110, 7), (120, 9)])
     given = {"rows": 40, "percent": None, "events": [["add", 500, one, [], 10]]}
     script = FEED + "return [8, 9, 10, 11, 12].map((bin) => [map.step, map.amount(0, bin)]);"
@@ -188,7 +188,7 @@ async def test_binned_levels_are_in_the_bin_of_their_prices() -> None:
 
 
 async def test_another_step_keeps_the_amounts() -> None:
-    """Where both steps reach, nothing is added and nothing is lost."""
+    """Where both steps have data, the sums are equal."""
     rng = random.Random(3)
     events = [
         ["add", second * 1_000, random_book(rng, 5_000, Fraction("0.1")), [], 0]

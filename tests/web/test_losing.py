@@ -1,4 +1,4 @@
-"""What the page says when its connection ends, and what it shows afterwards."""
+"""The page's message after its connection ends, and its later content."""
 
 import json
 

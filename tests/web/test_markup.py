@@ -1,4 +1,4 @@
-"""Markup: what is text is escaped, what is markup is not, and never twice."""
+"""Markup: text is escaped, markup is unchanged, and nothing is escaped twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st

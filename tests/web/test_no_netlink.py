@@ -1,4 +1,4 @@
-"""A process that is refused netlink sockets has others."""
+"""A process without netlink sockets still has other sockets."""
 
 import subprocess
 import sys

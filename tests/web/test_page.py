@@ -1,4 +1,4 @@
-"""The first page in Chromium, against a scripted service: what a person would see.
+"""The first page in Chromium, against a scripted service, as users see it.
 
 Skipped where there is no Chromium (Debian: the package `chromium`).
 """

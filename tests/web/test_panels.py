@@ -1,4 +1,4 @@
-"""What a panel of the page answers, in Chromium: costs, crossings, read-outs, many levels, symbols.
+"""The panels of the page in Chromium: costs, crossings, read-outs, many levels, symbols.
 
 With `ONEBOOK_PICTURES=docs/images` the picture of the page in the documentation is made anew.
 """
@@ -579,7 +579,7 @@ async def test_imbalance_is_that_of_the_levels_that_are_shown(
 async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_time(
     page: Page, address: str, market: Market
 ) -> None:
-    """By the work of the page alone: waiting for the processor is not in it."""
+    """Measured as the page's own work, without waits for the processor."""
     market.names = market.listed = [*ALL, "bitopro", "coinex"][:36]
     await page.open("about:blank")
     await resize(page, 1366, 900, mobile=False)
@@ -608,7 +608,7 @@ async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_
 async def test_an_update_writes_texts_and_the_lengths_of_bars_and_no_other_part_of_the_ladder(
     page: Page, address: str
 ) -> None:
-    """New elements, classes or attributes of rows would make the browser compute their styles."""
+    """New elements, classes or attributes of rows would trigger style computation."""
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(READY)
     await page.until(f"Number({text('.rate')}) > 1")

@@ -1,4 +1,4 @@
-"""What the pages answer: files from one table, a strict policy, nothing foreign in any of them."""
+"""The served pages: files from one table, a strict policy, no third-party content."""
 
 import posixpath
 import re

@@ -1,4 +1,4 @@
-"""When alerts fire: against oracles that look at all values at once."""
+"""When alerts fire: against oracles that see all values at once."""
 
 import random
 from typing import Any
@@ -31,7 +31,7 @@ async def fired(rule: dict[str, str], facts: list[dict[str, Any]]) -> list[list[
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_price_fires_at_the_first_look_on_the_other_side(seed: int) -> None:
-    """Of the last price that was far enough away, or of the first one."""
+    """Relative to the last price that was far enough away, or to the first one."""
     rng = random.Random(seed)
     value, price = 1_000.0, 1_000.3
     facts = []

@@ -1,4 +1,4 @@
-"""The page on screens of every size: what fits, scrolls and zooms, and what stays in its place."""
+"""The page on screens of every size: fit, scrolling, zoom, and stable layout."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not instal
 
 
 async def wheel(page: Page, selector: str, **more: int) -> None:
-    """Turn the wheel by a notch over the middle of an element that is in sight."""
+    """Turn the wheel by one notch over the middle of a visible element."""
     x, y = await page.run(
         f"(({{ left, top, width, height }}) => [left + width / 2, top + Math.min(height, 200) / 2])"
         f"(document.querySelector('{selector}').getBoundingClientRect())"

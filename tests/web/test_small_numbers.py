@@ -1,4 +1,4 @@
-"""Small prices and large amounts: each digit is shown, and none over another."""
+"""Small prices and large amounts: every digit is visible, none overlaps another."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""A price step bins the ladder of the page and nothing else: what is quoted stays exact."""
+"""A price step bins the page's ladder only: quoted prices stay exact."""
 
 import pytest
 
@@ -20,7 +20,7 @@ QUOTES = """(() => {
 
 
 def exact(market: Market) -> tuple[float, float]:
-    """The best bid and ask of the last update, as they were before the step."""
+    """The best bid and ask of the last update, before binning."""
     fill = market.delivered["BTC/USDT"]["data"]["fill"]
     return fill["sell"][0]["worst"], fill["buy"][0]["worst"]
 

@@ -1,4 +1,4 @@
-"""What the page withdraws when updates end, and what it shows beyond the horizon of a book."""
+"""Data that the page withdraws when updates end, and content beyond a book's horizon."""
 
 import asyncio
 from collections.abc import AsyncIterator

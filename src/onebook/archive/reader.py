@@ -146,6 +146,6 @@ def _interval(folder: HistoryFolder, known: list[int], hours: list[int], at_us: 
         raise HistoryMissing(f"{folder.root} has no history.")
     before = [each.end_us for each in nearest if each.end_us < at_us]
     after = [each.start_us for each in nearest if each.start_us > at_us]
-    sides = [f"it was recorded until {iso_us(max(before))}"] if before else []
-    sides += [f"it was recorded from {iso_us(min(after))}"] if after else []
-    raise HistoryMissing(f"{iso_us(at_us)} is missing in the history: {', and '.join(sides)}.")
+    sides = [f"recorded until {iso_us(max(before))}"] if before else []
+    sides += [f"recorded again from {iso_us(min(after))}"] if after else []
+    raise HistoryMissing(f"The history has a gap at {iso_us(at_us)}: {' and '.join(sides)}.")

@@ -260,7 +260,7 @@ class HistoryRecorder:
         elif self.recording:
             self._offset_us = offset_us
 
-    # In the thread
+    # Called in the recorder's thread
 
     def _write(
         self,
@@ -293,7 +293,7 @@ class HistoryRecorder:
         self._segment += 1
         self._start_us = end_us
 
-    # In the closing thread
+    # Called in the closing thread
 
     def _close_hours(self, before_us: int) -> None:
         for hour_us in self.folder.open_hours():

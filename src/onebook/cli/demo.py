@@ -23,7 +23,7 @@ from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
-# Of the demo's key, in percent; invented.
+# Taker fees of the demo's key in percent; invented.
 FEES: Final = {"binance": "0.075", "kraken": "0.26", "okx": "0.08", "*": "0.1"}
 COLLECT_EVERY_S: Final = 60.0
 DRAIN_S: Final = 0.5

@@ -49,11 +49,11 @@ GUARDS: Final = {
         "a checksum of the best levels: a lost frame is detected when the checksums differ"
     ),
     LossDetection.ORDER: (
-        "none, only the order of the socket: a frame lost by the exchange is not detected"
+        "none, only TCP's ordering: a frame that the exchange drops is not detected"
     ),
     LossDetection.WHOLE: "none needed, because each frame contains the whole book",
 }
-UNRECORDED_FEES: Final = "; unconfirmed: no answer was recorded, ccxt reads the same member"
+UNRECORDED_FEES: Final = "; unconfirmed: in no recorded response, but ccxt reads this field too"
 ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
 CONFIRMED_COLUMNS: Final = ("fact", "confirmed", "by", "source")
@@ -66,7 +66,7 @@ INDEX_COLUMNS: Final = (
     "depth",
     "lost frame",
     "oldest fact",
-    "the next level lacks",
+    "missing for the next level",
 )
 
 
@@ -276,7 +276,7 @@ def checksum(exchange: Exchange) -> str:
 def horizon(exchange: Exchange, proven: Evidence) -> str:
     """Return the horizon of a book: the number of known levels."""
     if proven.horizon:
-        return f"{proven.horizon:,} levels per side at the start; refetched before it is reached"
+        return f"{proven.horizon:,} levels per side; refetched before prices reach the last one"
     return "its depth" if exchange.depth else "none"
 
 
@@ -364,14 +364,13 @@ def index() -> str:
         parts.append(f"**{named(name)}**. {level.means}\n\n{held}")
     ranked = sorted(EXCHANGES.values(), key=lambda each: (rank(each), each.name))
     parts.append(
-        "How a lost frame is detected: `numbers` or a `count` of frames detect it at once, a "
-        "`checksum` when it differs, the `order` of the socket alone not at all; with `whole` "
-        "books nothing needs to be detected."
+        "How a lost frame is detected: `numbers` and `count` detect it at once, `checksum` at the "
+        "next checksum, `order` (TCP's ordering only) never; `whole` books need no detection."
     )
     parts.append(
-        "`oldest fact` is the oldest confirmation date among its facts; "
-        f"facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of "
-        "each exchange."
+        "`oldest fact` is the earliest date on which any fact of the exchange was last confirmed. "
+        f"The page of an exchange marks facts last confirmed more than {OLD_DAYS} days before "
+        f"the review of {rules().reviewed}."
     )
     parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 ServiceUrl = Annotated[
     str,
     typer.Option(
-        help="URL of a service to ask; without it, this host's exchange credentials are used.",
+        help="URL of a service to query; without it, this host's exchange credentials are used.",
         show_default=False,
     ),
 ]

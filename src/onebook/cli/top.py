@@ -122,7 +122,7 @@ class _Node:
                 return Scrape(text, time.monotonic())
         except ValueError:
             raise InvalidRequest(f"{url} sent unreadable metrics.") from None
-        raise InvalidRequest(f"{url} answers {status} without Onebook's metrics: use --metrics.")
+        raise InvalidRequest(f"{url} returned {status} without Onebook's metrics: set --metrics.")
 
     def readiness(self) -> Readiness:
         """Fetch the readiness."""

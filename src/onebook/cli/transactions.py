@@ -433,7 +433,8 @@ def _proof(found: Verification | None) -> list[str]:
             "Not proven: no contradiction was found, but not everything could be checked."
         )
     sentences += [
-        f"{each.transaction_type.replace('_', ' ')}: as answered, not proven. {each.why}"
+        f"{each.transaction_type.replace('_', ' ')}: as the exchange returned it, not proven. "
+        f"{each.why}"
         for each in found.grades
         if each.grade is ProofGrade.AS_ANSWERED
     ]

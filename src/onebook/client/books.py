@@ -265,7 +265,7 @@ class ServiceBook(BookSession):
             known = member_fees(view.route_fees(fees), view.members, view.symbol, without)
             if not is_settled(found, side, known, limit, rules or {}):
                 raise ValueError(
-                    f"The {len(side)} subscribed levels do not settle this route: open the book "
+                    f"The {len(side)} subscribed levels do not decide this route: open the book "
                     f"with a larger depth, at most {LEVELS_MAX}."
                 )
         return found

@@ -169,10 +169,10 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
     def _change(self, record: dict[str, Any]) -> str:
         """Whether a record is new or changed; "" if it was already received unchanged."""
         name = record["transactionId"]
-        told = {key: value for key, value in record.items() if key != "raw"}
+        stated = {key: value for key, value in record.items() if key != "raw"}
         if UNTIMED in record["incomplete"]:
-            told |= {"timestamp": 0, "datetime": ""}
-        content = hash(json.dumps(told, default=str, sort_keys=True))
+            stated |= {"timestamp": 0, "datetime": ""}
+        content = hash(json.dumps(stated, default=str, sort_keys=True))
         before = self._seen.pop(name, None)
         self._seen[name] = content
         while len(self._seen) > IDS_MAX:

@@ -263,7 +263,7 @@ class ServiceLink:
             return code, sentence, NO_CLOSE_FRAME, given_s
         finally:
             self._session = None
-        raise AssertionError("a session ends with an exception")
+        raise AssertionError("a session always ends with an exception")
 
     async def _suggesting(self, error: Refused) -> Refused:
         """Add similar names to the error of a misspelt exchange, because the service does not."""

@@ -36,7 +36,7 @@ SILENCE_MAX_S = 10.0
 _library_log = logging.getLogger("onebook.client.websockets")
 _library_log.setLevel(logging.WARNING)
 
-# Of a view that has had an update.
+# Messages that require an earlier update of the view.
 _CHANGES = frozenset(("aggregated_orderbook_delta", *SHORT_UPDATES))
 _UPDATES = _CHANGES | {"aggregated_orderbook_update", "exchange_status"}
 _SHAPES = shapes_of({})

@@ -184,8 +184,8 @@ class ExchangeSettings(Section):
     api_key: SecretStr = SecretStr("")
     """API key for a channel that needs one."""
     recorded: bool = False
-    """Whether the exchange is a recording (`onebook replay`), so that the data's age on arrival is
-    not measured."""
+    """Whether the exchange is a recording (`onebook replay`); if so, the age of its data is not
+    measured."""
 
 
 class CcxtSettings(Section):
@@ -197,9 +197,10 @@ class CcxtSettings(Section):
     depth: int = Field(default=100, ge=1, le=5_000)
     """Levels per side read from each ccxt book."""
     transfers: bool = False
-    """Whether to read every hour which coins can be deposited and withdrawn, for `transferable` of
-    crossings; also on exchanges with a native connector. Coins of exchanges that state this only to
-    account owners, such as Binance, Bybit and OKX, stay unknown. ccxt takes about 100 MB."""
+    """Whether to read through ccxt, once an hour, which coins can be deposited and withdrawn, for
+    `transferable` of crossings. Also covers exchanges with a native connector, except those that
+    publish this only to account owners, such as Binance, Bybit and OKX. ccxt needs about 100 MB of
+    memory."""
 
 
 class FeedSettings(Section):
@@ -213,7 +214,7 @@ class FeedSettings(Section):
     such as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
     "classic" on kucoin, "advanced" on coinbase or "sbe" on binance. api_key: the key that a channel
     needs, such as an Ed25519 key without permissions for "sbe". recorded: whether the exchange
-    is a recording (`onebook replay`), so that the data's age on arrival is not measured."""
+    is a recording (`onebook replay`); if so, the age of its data is not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()

@@ -315,7 +315,9 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
         if self.decimals is not None and (
             self.number is not ChecksumNumber.DIGITS or not 0 <= self.decimals <= SCALE_MAX
         ):
-            raise ValueError(f"A checksum of digits may set 0 to {SCALE_MAX} decimals, not {self}.")
+            raise ValueError(
+                f"decimals must be 0 to {SCALE_MAX}, and only in a checksum of digits: {self}."
+            )
 
 
 LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each contributing member

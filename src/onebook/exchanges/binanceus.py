@@ -53,5 +53,5 @@ EXCHANGE: Final[Exchange] = replace(
         binance.EXCHANGE.limits,
         fetches=(Limit(1_000, 60.0, Scope.ADDRESS),),  # of 1200; the rest is for the list
     ),
-    silence_max_s=30.0,  # our pings are answered; those of the server are 3 min apart
+    silence_max_s=30.0,  # the server answers our pings; its own are 3 min apart
 )

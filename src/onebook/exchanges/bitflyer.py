@@ -1,4 +1,4 @@
-"""bitFlyer spot: the best 300 levels a side, whole about every 5 s.
+"""bitFlyer spot: the best 300 levels a side; a snapshot about every 5 s.
 
 Page: https://bf-lightning-api.readme.io/docs/realtime-board-snapshot (read in the copy at
 https://tokyo559.com/post-7387; the probe below quotes the same sentences of the page). The list is

@@ -256,7 +256,8 @@ EXCHANGE: Final = Exchange(
     tops=True,
     time=ServerTime("/api/v2/public/time", "data.serverTime"),
     limits=ExchangeLimits(
-        # In two channels each: 50 are advised, of 1,000. A resync is two of 240 requests an hour.
+        # Each book takes two channels; Bitget allows 1,000 per connection and advises 50. A resync
+        # takes two of the 240 requests an hour.
         topics=25,
         messages=(Limit(10, 1.0),),
         requests=(Limit(240, 3_600.0),),

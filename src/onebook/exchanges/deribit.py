@@ -110,7 +110,7 @@ BEST_PREFIX: Final = "quote."
 BEST_PREFIX_NAME: Final = b'"quote.'
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
-TOO_MANY: Final = (10028, 10047, 10066)  # per period, of one kind, in a burst
+TOO_MANY: Final = (10028, 10047, 10066)  # limits: per period, per kind, burst
 UNAVAILABLE: Final = (10040, 10041)  # retry, settlement; others are recognized by their words
 
 

@@ -168,7 +168,7 @@ def topic(instrument: Instrument) -> str:
 
 
 def deep(shallow: str) -> str:
-    """Return the channel of the levels from that of the best prices."""
+    """Convert the name of a best-price channel to that of the depth channel."""
     return shallow.removesuffix(SHALLOW) + DEEP
 
 

@@ -190,7 +190,7 @@ class ClientOutput(Peer):
         return delivered
 
     def _list(self) -> None:
-        """Have the delivered bytes charged with those of all clients."""
+        """Add this client to those whose delivered bytes are charged next."""
         if not self.listed:
             self.listed = True
             self.uncharged.append(self)

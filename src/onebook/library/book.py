@@ -318,7 +318,7 @@ def _charged(fees: Fees) -> TakerFees | Literal["published"]:
         return PUBLISHED
     if not isinstance(fees, Mapping):
         raise TypeError(
-            "fees must be a mapping of exchanges to percents as text, or "
+            "fees must be a mapping of exchanges to percentages as text, or "
             f'"{PUBLISHED}", not {fees!r}.'
         )
     try:

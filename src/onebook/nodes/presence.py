@@ -187,8 +187,8 @@ class Presence:
         now_late = heartbeat.node in self.members.late.keys() - late.keys()
         if now_late and self.refusals.first("late", heartbeat.node):
             log.warning(
-                "Messages of node %s take longer than %g s: its books are stale meanwhile. Check "
-                "the network between it and NATS, and its CPU.",
+                "Messages of node %s take longer than %g s, so its books are stale. Check the "
+                "network between it and NATS, and its CPU.",
                 heartbeat.name,
                 self._settings.heartbeat_timeout_s,
             )

@@ -141,9 +141,9 @@ async def back_up(
         if master.exists() and (
             MASTER_KEY not in members or master.read_bytes() != members[MASTER_KEY].read_bytes()
         ):
-            raise ConfigError("The master key was changed meanwhile; make the backup again.")
+            raise ConfigError("The master key was changed during the backup; run it again.")
         if pepper.read_bytes() != members[PEPPER].read_bytes():
-            raise ConfigError("The pepper file was changed meanwhile; make the backup again.")
+            raise ConfigError("The pepper file was changed during the backup; run it again.")
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)

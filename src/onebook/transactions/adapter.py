@@ -276,7 +276,7 @@ class CredentialField(Struct, frozen=True):
 KEY_FIELD: Final = CredentialField("api_key", "API key")
 SECRET_FIELD: Final = CredentialField("secret", "API secret")
 PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
-# Where the host depends on the region of the account; `check` can find it.
+# For exchanges whose host depends on the account's region; `check` can find it.
 HOST_FIELD: Final = CredentialField("host", "Region", optional=True, secret=False)
 
 

@@ -327,7 +327,7 @@ class ExchangeClient:
         retries: Retries,
         noted: bool = True,
     ) -> Reply:
-        """Send a request, and retry while that may help; the reply has no failure.
+        """Send a request, retrying temporary failures; return a successful reply.
 
         Args:
             noted: Whether the result decides the site's availability: for the first account.

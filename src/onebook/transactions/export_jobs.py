@@ -310,7 +310,7 @@ class ExportJobs:
             return found
         now_ms = self.clock.wall_ms()
         if piece.to_ms > now_ms:
-            raise account.pending(f"exports {piece.label} when it is over.")
+            raise account.pending(f"exports {piece.label} only after it has ended.")
         job = await self.store.job(key.exchange, key.environment, key.owner, piece.name)
         if job is not None and job.state == ExportState.EMPTY:
             return None
@@ -342,7 +342,7 @@ class ExportJobs:
             job = None
         if job is not None and job.state == ExportState.TOO_EARLY:
             if now_ms - job.changed_at_ms < EARLY_MS:
-                raise account.pending(f"exports {piece.label} when it is over.")
+                raise account.pending(f"exports {piece.label} only after it has ended.")
             job = None
         if job is None:
             job, answer = await self._apply(account, key, piece)
@@ -381,8 +381,8 @@ class ExportJobs:
         )
         if free_ms is not None:
             raise account.pending(
-                f"makes {budget.text}; that of {piece.label} can be requested from "
-                f"{iso(free_ms)} on.",
+                f"makes {budget.text}; the export of {piece.label} can be requested from "
+                f"{iso(free_ms)}.",
                 retry_after_s=(free_ms - now_ms) / SECOND_MS,
             )
         job = ExportJobRow(
@@ -400,7 +400,7 @@ class ExportJobs:
             raise
         if answer.state is ExportState.TOO_EARLY:
             await self.store.put(replace(job, state=ExportState.TOO_EARLY.value))
-            raise account.pending(f"exports {piece.label} when it is over.")
+            raise account.pending(f"exports {piece.label} only after it has ended.")
         job = replace(job, reference=answer.reference)
         EXPORTS.labels(key.exchange, REQUESTED).inc()
         log.info("Requested the export of %s from %s.", piece.label, account.display)

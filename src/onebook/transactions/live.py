@@ -314,8 +314,9 @@ class LiveSubscription:
         """Report the state if it differs from the last one reported, or if there is a notice."""
         before, self.informed = self.informed, status
         if self.notice is not None and status.state == LIVE:
-            self.notice, told = None, replace(status, reason=self.notice)
-            self.subscriber.status(told)
+            with_notice = replace(status, reason=self.notice)
+            self.notice = None
+            self.subscriber.status(with_notice)
         elif before is None or replace(before, read_to_ms=0) != replace(status, read_to_ms=0):
             self.subscriber.status(status)
 
@@ -670,7 +671,7 @@ class AccountFollower:
 
     def _end(self, subscription: LiveSubscription) -> None:
         """Push nothing more to a subscription, and say why."""
-        log.warning("%s: live transactions ended: the key is of another account.", self._name)
+        log.warning("%s: live transactions ended: the key belongs to another account.", self._name)
         status = self._status(subscription)
         subscription.ended = True
         subscription.inform(

@@ -1021,7 +1021,7 @@ class Orders:
 
     @property
     def left(self) -> list[Record]:
-        """The newest fill of each order that has no record of its own."""
+        """The newest fill of each order without a record."""
         return [fills.newest for fills in self._open.values()]
 
     def add(self, record: Record) -> None:

@@ -292,8 +292,8 @@ def refuse_forgotten(
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if to_ms < oldest_ms:
         raise InvalidDateRange(
-            f"{adapter.entry.display} keeps these types from {iso(oldest_ms)} "
-            f"({oldest_ms}) on; end_time is earlier.",
+            f"{adapter.entry.display} has no records of these types before {iso(oldest_ms)} "
+            f"({oldest_ms}), but end_time is earlier.",
             details={"earliest_start_time": oldest_ms},
         )
 

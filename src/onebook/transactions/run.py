@@ -71,7 +71,7 @@ NOT_EXPORTED: Final = (
     FailureReason.EXPORT_FAILED.value,
     FailureReason.EXPORTS_FULL.value,
 )
-# Of this page or one before it.
+# Reasons that this page or an earlier one is incomplete.
 LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD, *NOT_EXPORTED)
 
 # Types that have the same name on every exchange.
@@ -515,7 +515,7 @@ class Run:
             return None, None
         name, state = list_name(exchange), self.query.state
         if state is not None and not self._stored.only:
-            # As on the first page, whatever has been collected since.
+            # Keep the boundary of the first page, even if more was collected since.
             return found.of(exchange), state.boundaries.get(name)
         every = self._adapter.sources.values()
         of_list = [each for each in every if each.window_ms and list_name(each) == name]

@@ -655,7 +655,7 @@ class Transactions:
         if before.differs(await self.identity(name, environment)):
             raise ServiceUnavailable(
                 f"The operator's credentials of {name} belong to a different account than its "
-                "collected records; choose one of them with the field source."
+                "collected records; choose one of the two in the field source."
             )
 
     async def _credentials(self, query: Query) -> Credentials:

@@ -44,7 +44,7 @@ def checksum(bids, asks):  # dicts of price text to amount text
 
 
 def forms() -> Iterator[tuple[str, str]]:
-    """A sample book in every form of a level, with its options."""
+    """Yield a sample book for each combination of the options `levels` and `split`."""
     for levels in ("object", "array"):
         for split in (False, True):
             view, _ = _merged(arrays=levels == "array", split=split)

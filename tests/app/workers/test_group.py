@@ -29,7 +29,7 @@ CLIENTS = 12  # that all of them land on one of two gateways happens once in 2,0
 
 
 class Service:
-    """A running `onebook serve --workers 2` and what it logs."""
+    """A running `onebook serve --workers 2` and its log."""
 
     def __init__(self, process):
         self.process = process
@@ -41,7 +41,7 @@ class Service:
             self.lines.append(json.loads(line))
 
     async def logged(self, pattern, times=1):
-        """The last of so many lines that match."""
+        """The last N matching lines."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 found = [re.search(pattern, line["message"]) for line in self.lines]
@@ -83,7 +83,7 @@ def written(folder, urls, **tables):
 
 
 async def key_in(file):
-    """A key, in a database that is made."""
+    """A key in a new database."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
         await store.database.upgrade(create=True)
@@ -113,7 +113,7 @@ async def started(file):
 
 
 async def live_book(stack, url, key):
-    """A connection that has a live book."""
+    """A connection that has received a live book."""
     connecting = connect(url, compression=None, close_timeout=1)
     socket = await stack.enter_async_context(connecting)
     await socket.send(json.dumps({"type": "authenticate", "api_key": key}))
@@ -127,7 +127,7 @@ async def live_book(stack, url, key):
 
 
 async def closed(socket):
-    """The code that a connection ends with; None where it broke."""
+    """The close code of a connection; None if it broke."""
     async with asyncio.timeout(PATIENCE_S):
         try:
             while True:
@@ -137,7 +137,7 @@ async def closed(socket):
 
 
 async def gone(pids):
-    """Wait until no such process runs."""
+    """Wait until none of these processes runs."""
     async with asyncio.timeout(PATIENCE_S):
         for pid in pids:
             with suppress(ProcessLookupError):

@@ -15,7 +15,7 @@ from steady import PATIENCE_S
 
 
 async def connected(url, **options):
-    """Connect once; an error is raised at once and not retried."""
+    """Connect once; raise an error at once, without retrying."""
     return await nats.connect(
         url, allow_reconnect=False, connect_timeout=PATIENCE_S, error_cb=quiet, **options
     )
@@ -26,7 +26,7 @@ async def quiet(error):
 
 
 async def refusal(url):
-    """What a client without a token is answered; nats-py leaves its socket open then."""
+    """The error of a client without a token; nats-py leaves its socket open."""
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
     writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
     answer = await reader.read()

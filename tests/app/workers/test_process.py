@@ -1,4 +1,4 @@
-"""A process is started again when it ends, later each time, and stopped in bounded time."""
+"""A process is restarted when it ends, with growing delays, and stopped in bounded time."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Frames that name books by ids, and count all frames of the connection: an exchange made up."""
+"""Frames that name books by ids and count all frames of the connection: an invented exchange."""
 
 import json
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ BOOKS = BookChannel(
 
 
 class Line:
-    """A connection, and what came over it."""
+    """A connection, and the outputs of its frames."""
 
     def __init__(self, *instruments: Instrument) -> None:
         self.engine = Engine(BOOKS, instruments)

@@ -1,4 +1,4 @@
-"""Currency codes: the coins that are another, or have another name, on one exchange."""
+"""Currency codes that mean another coin, or name a coin differently, on one exchange."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The engine of a connection, around an exchange that does not exist."""
+"""The engine of a connection, with an invented exchange."""
 
 import json
 from collections.abc import Sequence
@@ -486,7 +486,7 @@ def test_an_error_whose_code_says_that_it_is_unavailable_refuses_nothing() -> No
 
 
 def coded(frame: bytes) -> Event:
-    """An error that is a code alone."""
+    """An error that consists of a code."""
     return RequestRejected("no", code=msgspec.json.decode(frame))
 
 
@@ -576,7 +576,7 @@ def counted_data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | No
 
 
 def counted_control(frame: bytes) -> Event:
-    """Anything else: a number, which is all it says."""
+    """Any other frame: only a number."""
     return Counted(int(frame), Ignored(known=True))
 
 

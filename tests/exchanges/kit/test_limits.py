@@ -1,4 +1,4 @@
-"""Rate limits: no window ever holds more than an exchange takes, and an address is one."""
+"""Rate limits: no window exceeds an exchange's limit, and an address shares one limit."""
 
 import pytest
 from hypothesis import given

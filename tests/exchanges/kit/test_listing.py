@@ -1,4 +1,4 @@
-"""Instrument lists as data: which rows are read, and what each of them becomes."""
+"""Instrument lists as data: which rows are read, and the resulting instruments."""
 
 import json
 from typing import Any

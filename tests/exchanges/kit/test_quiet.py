@@ -1,4 +1,4 @@
-"""Books whose streams are quiet: started by REST, compared with it, and dead where it moves."""
+"""Books with quiet streams: seeded and checked by REST, and dead if only REST moves."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is on a connection, and which requests wait."""
+"""The instruments of a connection, and its waiting requests."""
 
 from onebook.exchanges.kit.roster import REQUESTS_MAX, Requests, Roster
 from onebook.exchanges.kit.sync import Chain

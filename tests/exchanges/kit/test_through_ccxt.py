@@ -1,4 +1,4 @@
-"""The frames between ccxt and our sessions: commands, whole books, what cannot be trusted."""
+"""The frames between ccxt and our sessions: commands, whole books, untrustworthy data."""
 
 import json
 

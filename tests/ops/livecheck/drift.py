@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 
 
 class Kick(Exception):
-    """The exchange closes the connection, with a code and words."""
+    """The exchange closes the connection, with a code and a reason."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -36,23 +36,23 @@ class Kick(Exception):
 
 
 class Drift:
-    """Changes nothing; what others are derived from. One object for each exchange checked."""
+    """Base class; changes nothing. One object per checked exchange."""
 
     def down(self, text: str) -> Iterable[str | bytes]:
-        """What arrives instead of a message of the exchange; several, one or none."""
+        """The messages to deliver instead of one of the exchange: several, one or none."""
         return (text,)
 
     def up(self, text: str) -> tuple[str | None, Iterable[str | bytes]]:
-        """What the exchange gets instead of a message of ours, and what is answered at once."""
+        """The message to send instead of ours, and immediate replies."""
         return text, ()
 
     def body(self, path: str, body: bytes) -> bytes:
-        """What arrives instead of a REST body."""
+        """The REST body to deliver instead."""
         return body
 
 
 class Edited(Drift):
-    """Every message of the exchange goes through a function."""
+    """Applies a function to every message of the exchange."""
 
     def __init__(self, edit: Callable[[str], str | None]) -> None:
         self._edit = edit
@@ -63,7 +63,7 @@ class Edited(Drift):
 
 
 class Injected(Drift):
-    """A message comes of its own accord, after some others."""
+    """Inserts a message after some others."""
 
     def __init__(self, message: str | bytes, after: int = 12) -> None:
         self._message, self._after = message, after
@@ -75,7 +75,7 @@ class Injected(Drift):
 
 
 class Bodies(Drift):
-    """REST bodies of a path go through a function, which gets their number too."""
+    """Applies a function to the REST bodies of a path, with their number."""
 
     def __init__(self, path: str, edit: Callable[[bytes, int], bytes]) -> None:
         self._path, self._edit = path, edit
@@ -89,7 +89,7 @@ class Bodies(Drift):
 
 
 class RefusedVerb(Drift):
-    """WOO X: every command that is none of these is unknown."""
+    """WOO X: all other commands are unknown."""
 
     def up(self, text: str) -> tuple[str | None, Iterable[str | bytes]]:
         request = json.loads(text)
@@ -101,7 +101,7 @@ class RefusedVerb(Drift):
 
 
 class KicksAfter(Drift):
-    """The exchange closes a connection that sent more messages than it takes."""
+    """The exchange closes a connection that sends more messages than it allows."""
 
     def __init__(self, most: int) -> None:
         self._most, self._count = most, 0
@@ -148,7 +148,7 @@ class Twin(Drift):
 
 
 class DriftProxy:
-    """Stands in front of a simulated exchange; `exchange` are its facts with this address."""
+    """Stands in front of a simulated exchange; `exchange` has the facts with its address."""
 
     def __init__(self, exchange: Exchange, drift: Drift) -> None:
         self._upstream = exchange
@@ -223,7 +223,7 @@ class DriftProxy:
                     await feed.send(each)
 
     def _edited(self, message: str | bytes) -> Iterable[str | bytes]:
-        """Edit text in the form it came in; binary messages that are no text count and pass."""
+        """Edit text in its original form; binary messages that are not text pass unchanged."""
         if isinstance(message, str):
             return self._drift.down(message)
         zipped = message[:2] == b"\x1f\x8b"

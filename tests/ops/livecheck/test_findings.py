@@ -1,4 +1,4 @@
-"""What follows from what was observed, with a clock that the test sets."""
+"""Findings derived from observations, with a clock set by the test."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Forms and examples of frames: what kind they are, and that nothing private is left in them."""
+"""Forms and examples of frames: their kind, and no private data in them."""
 
 import getpass
 import socket

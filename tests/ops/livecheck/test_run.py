@@ -44,7 +44,7 @@ CHECKED = ["okx", "kraken"]
 
 
 def unchanged(exchange: SimulatedExchange) -> None:
-    """No fault of the simulated exchange itself."""
+    """No injected faults of the simulated exchange."""
 
 
 def same(exchange: Exchange) -> Exchange:
@@ -52,7 +52,7 @@ def same(exchange: Exchange) -> Exchange:
 
 
 class Case(NamedTuple):
-    """A drift at an exchange: what is planted where, and how its check is run."""
+    """A drift at an exchange: where it is planted, and how its check is run."""
 
     exchange: str
     drift: Drift = Drift()
@@ -75,7 +75,7 @@ def no_books(text: str) -> str | None:
 
 
 def dearer(text: str) -> str | None:
-    """OKX's best prices are of other orders than its levels: their amounts differ."""
+    """OKX's best prices come from other orders than its levels: their amounts differ."""
     if '"bbo-tbt"' not in text or '"data"' not in text:
         return text
     frame = json.loads(text)
@@ -100,7 +100,7 @@ def padded(text: str) -> str:
 
 
 def amounts_changed(body: bytes, number: int) -> bytes:
-    """Every body has other amounts than the book, and than the body before."""
+    """Every body has amounts that differ from the book and from the previous body."""
     book = json.loads(body)
     for side in ("bids", "asks"):
         book[side] = [[price, f"{number}.123"] for price, _ in book[side]]
@@ -115,7 +115,7 @@ class Ahead(Clock):
 
 
 def mexc_push(symbol: str) -> bytes:
-    """A wrapper with channel, symbol and time, and without a body."""
+    """A wrapper with channel, symbol and time, but without a body."""
     channel = f"spot@public.aggre.depth.v3.api.pb@100ms@{symbol}".encode()
     return (
         b"\x0a" + bytes([len(channel)]) + channel + b"\x1a" + bytes([len(symbol)]) + symbol.encode()
@@ -129,7 +129,7 @@ UPGRADE = (
 
 
 class Emptied(Drift):
-    """Bybit: a snapshot of `u` 1 without levels comes for a pair, as at a delisting."""
+    """Bybit sends a snapshot with `u` 1 and no levels for a pair, as at a delisting."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -229,7 +229,7 @@ def kinds(report: ExchangeReport) -> set[FindingKind]:
 
 
 def text_of(report: ExchangeReport, *wanted: FindingKind) -> str:
-    """What a person reads of some kinds of findings."""
+    """The report's text for some kinds of findings."""
     return "\n".join(
         f"{each.symbol} {each.detail} {each.example}"
         for each in report.findings
@@ -238,7 +238,7 @@ def text_of(report: ExchangeReport, *wanted: FindingKind) -> str:
 
 
 def examples(report: ExchangeReport) -> str:
-    """What a maintainer reads of frames without a finding, where the connector copes with them."""
+    """The report's text about tolerated frames without a finding."""
     return "\n".join(f"{each.kind} {each.form} {each.example}" for each in report.forms)
 
 

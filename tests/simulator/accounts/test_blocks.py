@@ -1,4 +1,4 @@
-"""Histories in blocks: any range of their rows, whatever was generated before."""
+"""Histories in blocks: any range of rows, in any order of generation."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -29,14 +29,14 @@ class Entry(NamedTuple):
 
 @dataclass
 class TallyState(HistoryState):
-    """Counts what happened."""
+    """Counts the events."""
 
     total: int = 0
     seen: list[int] = field(default_factory=list)
 
 
 class TallyBlock(RowBlock):
-    """Rows whose facts are the count so far."""
+    """Rows that contain the count so far."""
 
     tables = ("tally",)
 
@@ -46,7 +46,7 @@ class TallyBlock(RowBlock):
 
 
 class Tally(BlockHistory[TallyState, TallyBlock]):
-    """Each step is a row, or leads to a row later; "rare" is planned."""
+    """Each step creates a row, now or later; "rare" is planned."""
 
     def __init__(self) -> None:
         super().__init__(TallyBlock, TallyState(), STEPS)

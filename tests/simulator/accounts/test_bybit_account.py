@@ -27,7 +27,7 @@ EXECUTIONS = "/v5/execution/list"
 
 
 class Asker:
-    """A client that signs as the documentation says, independent of ours."""
+    """A client that signs as documented, independent of ours."""
 
     def __init__(self, exchange: SimulatedBybit, key: SimulatedKey = KEY) -> None:
         self.key = key
@@ -84,7 +84,7 @@ def window(days_ago: int = 7, length_days: int = 7) -> str:
 
 
 class TestAccount:
-    """The invariants that its readers prove things with."""
+    """The invariants used by the proofs."""
 
     def test_every_ledger_line_follows_from_the_one_before(self) -> None:
         balances: dict[str, int] = defaultdict(int)
@@ -149,7 +149,7 @@ class TestAccount:
 
 
 class TestAuthentication:
-    """Signature, clock, key."""
+    """Signatures, clock differences and keys."""
 
     async def test_the_vector_of_the_documentation_page(self) -> None:
         origin = (
@@ -235,7 +235,7 @@ class TestAuthentication:
 
 
 class TestWindows:
-    """What a range may be, and what it is when it is not said."""
+    """Permitted time ranges, and the default."""
 
     @pytest.mark.parametrize(
         ("path", "query", "code"),
@@ -413,7 +413,7 @@ class TestPaging:
 
 
 class TestLimits:
-    """Rolling windows with their headers; a ban by address."""
+    """Rolling windows with their headers, and bans of addresses."""
 
     async def test_a_path_has_its_limit_and_says_what_is_left(self) -> None:
         now = [NOW_MS]
@@ -444,7 +444,7 @@ class TestLimits:
 
 
 class TestFaults:
-    """What goes wrong on demand."""
+    """Injected faults."""
 
     @pytest.mark.parametrize(
         ("kind", "status", "code"),

@@ -82,7 +82,7 @@ def test_a_mode_has_its_wallets() -> None:
 async def test_what_came_before_is_on_the_former_path_alone(
     asker: Asker, path: str, query: str
 ) -> None:
-    """And on the usual path alone what came after."""
+    """And later rows only on the usual path."""
     name = {"execution/list": "execTime", "order/history": "createdTime"}.get(path, "updatedTime")
     apart = "inverse" in query and asker.account is UTA_2
     upgraded_ms = MERGED_MS if apart else UNIFIED_MS

@@ -129,7 +129,7 @@ class TestTrades:
 
 
 class TestPairsOfRows:
-    """What shares a reference, and what shares nothing."""
+    """Events whose rows share a reference, and events whose rows do not."""
 
     def test_tokens_are_traded_by_dollars_that_cancel(self) -> None:
         groups = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Clients that we did not write read the simulated Kraken account, and get what really happened.
+"""Third-party clients read the simulated Kraken account, and get its true history.
 
 python-kraken-sdk signs and pages as Kraken's documentation says, ccxt is the most used library.
 Both are unchanged but for the address.
@@ -162,7 +162,7 @@ class TestKrakenSdk:
 
 
 class TestCcxt:
-    """ccxt, whose clock makes the nonces: milliseconds."""
+    """ccxt, with nonces from its clock, in milliseconds."""
 
     def test_ledger(self, other: Any) -> None:
         found: dict[str, Any] = {}

@@ -523,7 +523,7 @@ class TestFaults:
 
 
 def check(fault: str, response: httpx.Response, slept: list[float]) -> None:
-    """What each fault looks like."""
+    """The effect of each fault."""
     if fault in ("502", "520"):
         assert response.status_code == int(fault)
         assert response.text.startswith("<html>")

@@ -97,7 +97,7 @@ def endpoint(name: str) -> str:
 
 
 async def bodies() -> dict[str, list[Any]]:
-    """What the simulated account answers, every page of each list."""
+    """The responses of the simulated account, every page of each list."""
     short = KrakenAccount(KrakenHistory(NOW_MS - 30 * 86_400_000, NOW_MS, rows=300, seed=11))
     short.happen("margin position", NOW_MS)
     short.happen("coin withdrawal", NOW_MS)

@@ -67,7 +67,7 @@ class TestTradingBills:
             assert sub in BILL_WORDS[type_][1]
 
     def test_the_type_of_a_bill_follows_from_its_subtype(self) -> None:
-        """Exported files have the subtype alone."""
+        """Exported files have only the subtype."""
         types = defaultdict(set)
         for type_, (_, subs) in BILL_WORDS.items():
             for sub in subs:

@@ -1,4 +1,4 @@
-"""Clients that we did not write read the simulated OKX account, and get what really happened.
+"""Third-party clients read the simulated OKX account, and get its true history.
 
 ccxt is the most used library, python-okx is OKX's own. Both are unchanged but for the address and
 the clock.
@@ -82,7 +82,7 @@ class TestCcxt:
     """ccxt."""
 
     def ledger(self, other: Any) -> Rows:
-        """The whole ledger: fetch_ledger asks for one type of instruments, and hides the rest."""
+        """The whole ledger: fetch_ledger requests one type of instruments, and hides the rest."""
         rows = walked(lambda **fields: other.private_get_account_bills_archive(fields), "billId")
         entries: Rows = other.parse_ledger(rows)
         return sorted(entries, key=lambda row: -int(row["id"]))

@@ -34,7 +34,7 @@ LATER = OkxAccount(OkxHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=900, seed=3))
 
 
 def amount(text: str) -> int:
-    """An amount as the account has it."""
+    """An amount in the account's form."""
     return int(Decimal(text).scaleb(DECIMALS))
 
 

@@ -79,7 +79,7 @@ def samples() -> list[str]:
 
 
 async def bodies() -> dict[str, list[Any]]:
-    """What the simulated accounts answer, every page of each list."""
+    """The responses of the simulated accounts, every page of each list."""
     short = OkxAccount(OkxHistory(NOW_MS - 20 * DAY_MS, NOW_MS, rows=400, seed=11))
     for what in ("position", "easy convert", "one-click repay"):
         short.happen(what, NOW_MS)

@@ -1,4 +1,4 @@
-"""The simulated wire: its way takes time, what is in flight is counted, breaks are read errors."""
+"""The simulated wire: latency, requests in flight, and breaks as read errors."""
 
 import httpx
 import pytest

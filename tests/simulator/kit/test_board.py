@@ -1,4 +1,4 @@
-"""What an exchange publishes: windows, numbers, clients."""
+"""Published state of an exchange: windows, numbers, clients."""
 
 from collections import Counter, deque
 from itertools import count

@@ -1,4 +1,4 @@
-"""Every fault, seen from the frames it leaves."""
+"""Every fault, observed in the resulting frames."""
 
 import json
 from decimal import Decimal
@@ -37,7 +37,7 @@ def followed(name: str) -> Desk:
 
 
 def main_instrument(desk: Desk) -> Instrument:
-    """The main pair as the list of its exchange describes it."""
+    """The main pair as its exchange's list describes it."""
     exchange, native = EXCHANGES[desk.name], DIALECTS[desk.name].listings[0].native
     body = list_body(exchange, desk.dialect, desk.now)
     (found,) = (each for each in exchange.parse_instruments(body) if each.native == native)
@@ -45,7 +45,7 @@ def main_instrument(desk: Desk) -> Instrument:
 
 
 def scaled(desk: Desk, price: str, amount: str) -> tuple[str, ...]:
-    """A level as the exchange writes it: in integers where its list states scales."""
+    """A level in the exchange's form: integers if its list states scales."""
     scales = main_instrument(desk).scales
     return tuple(
         str(int(Decimal(number).scaleb(scale))) if scale else number
@@ -54,7 +54,7 @@ def scaled(desk: Desk, price: str, amount: str) -> tuple[str, ...]:
 
 
 def texts_in(frame: str) -> set[str]:
-    """Every text and number of a frame, as it is written."""
+    """Every text and number of a frame, unchanged."""
     found: set[str] = set()
     rest = [json.loads(frame, parse_constant=str, parse_float=str, parse_int=str)]
     while rest:

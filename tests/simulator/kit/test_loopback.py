@@ -1,4 +1,4 @@
-"""What a loopback carries beside text frames and GET, for an exchange that does not exist."""
+"""Binary frames and POST requests over a loopback, with an invented exchange."""
 
 import httpx
 import pytest

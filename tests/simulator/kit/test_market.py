@@ -1,4 +1,4 @@
-"""The market: exact, seeded, never crossed inside one exchange, meeting across them."""
+"""The market: exact, seeded, never crossed within an exchange, sometimes across exchanges."""
 
 from decimal import Decimal
 
@@ -115,7 +115,7 @@ def test_books_of_different_exchanges_meet_at_equal_prices() -> None:
 def test_the_merged_market_is_seldom_crossed_and_arbitrage_closes_it_within_a_second(
     names: list[str], seed: int
 ) -> None:
-    """Looked at after each step of each exchange: also between those of one moment."""
+    """Checked after each step of each exchange, also between simultaneous ones."""
     market = made(names, seed)
     books = {
         name: market.books(name)["BTC/USDT"] for name in names if "BTC/USDT" in market.books(name)

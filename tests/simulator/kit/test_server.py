@@ -28,7 +28,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 async def ended(ws: ClientConnection) -> Close | None:
-    """Read until the connection is closed; how the exchange closed it, None for not at all."""
+    """Read until the connection is closed; return the exchange's close code, None without one."""
     async with asyncio.timeout(30):
         try:
             while True:

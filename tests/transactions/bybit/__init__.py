@@ -1,1 +1,1 @@
-"""Bybit's half of the transaction interface."""
+"""Tests of the adapter of Bybit."""

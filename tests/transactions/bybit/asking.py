@@ -1,4 +1,4 @@
-"""A client of Bybit over answers that are written out."""
+"""A client of Bybit with scripted answers."""
 
 from collections.abc import Callable
 from random import Random
@@ -35,7 +35,7 @@ def body(code: int, message: str = "", result: Any = None, **headers: str) -> An
 
 
 class Asked:
-    """A client over answers that are written out, and what it sent."""
+    """A client with scripted answers, and its requests."""
 
     def __init__(self, *answers: Answer | httpx.Response | Exception) -> None:
         self.requests: list[httpx.Request] = []

@@ -1,4 +1,4 @@
-"""Breaks of Bybit's answers: what each is found by."""
+"""Damage to Bybit's answers, and the check that finds each."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -190,7 +190,7 @@ UNDECIDED = {
 
 
 def tamper(path: str, body: Row, broken: Breaker) -> bool:
-    """Break the rows of a body."""
+    """Damage the rows of a body."""
     if body["retCode"]:  # such as "too many visits": there are no rows to break
         return False
     result = body["result"]

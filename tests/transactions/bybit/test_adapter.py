@@ -1,4 +1,4 @@
-"""Reading one Bybit account, and what its key may do."""
+"""Reading one Bybit account, and the permissions of its key."""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ SECOND = NOW_MS - DAY_MS
 
 
 def passing() -> Clock:
-    """A clock that only waiting moves on: no limit of requests takes real time."""
+    """A clock that only waits advance: no request limit takes real time."""
     now_s = 0.0
 
     async def sleep(seconds: float) -> None:
@@ -40,7 +40,7 @@ def passing() -> Clock:
 
 
 def account(*seconds: int) -> Account:
-    """An account whose funding wallet booked so many equal rows, the newest second first."""
+    """An account whose funding wallet booked N equal rows, the newest second first."""
     found = Account(History(NOW_MS - 2 * DAY_MS, NOW_MS, executions=0))
     found.fund_ledger = HistoryTable()
     for age, rows in reversed(list(enumerate(seconds))):
@@ -55,7 +55,7 @@ def add(found: Account, at_ms: int) -> None:
 
 
 async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any]]:
-    """Every answer along our cursor, of the ledger alone."""
+    """Every answer along our cursor, for the ledger only."""
     async with serving(exchange) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
@@ -86,7 +86,7 @@ def simulated(found: Account, **options: Any) -> SimulatedBybit:
 
 
 def ids(found: list[dict[str, Any]]) -> list[str]:
-    """Of the funding wallet's lines."""
+    """Ids of the funding wallet's lines."""
     return [
         record["transactionId"]
         for answer in found
@@ -112,7 +112,7 @@ async def test_none_is_lost_at_the_border_of_two_pages(
 
 @pytest.mark.parametrize("limit", [None, 30])
 async def test_ids_do_not_depend_on_where_pages_end(limit: int | None) -> None:
-    """The same rows, read by pages of other sizes and from another row on, have the same ids."""
+    """The same rows have the same ids, with pages of other sizes and other first rows."""
     exchange = simulated(account(30, 60, 45, 70))
     later = await answers(exchange, limit=limit, end_time=SECOND - SECOND_MS)
     assert set(ids(later)) < set(ids(await answers(exchange)))
@@ -120,7 +120,7 @@ async def test_ids_do_not_depend_on_where_pages_end(limit: int | None) -> None:
 
 
 async def test_a_row_that_two_pages_repeat_counts_once() -> None:
-    """Where a cursor is an offset, what is booked between two pages shifts the second."""
+    """If a cursor is an offset, a row booked between two pages shifts the second page."""
     here = account(99, 2)
     exchange = simulated(here, by_offset=True)
     pages = iter(range(100))
@@ -158,7 +158,7 @@ def unreadable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def booked(rows: int, *, identified: bool, nonsense: Callable[[int], bool]) -> Account:
-    """An account whose funding wallet booked so many rows in one second, some without a coin."""
+    """An account whose funding wallet booked N rows in one second, some without a coin."""
     here = account()
     for number in range(1, rows + 1):
         coin = "" if nonsense(number) else "USDT"
@@ -169,7 +169,7 @@ def booked(rows: int, *, identified: bool, nonsense: Callable[[int], bool]) -> A
 
 @pytest.mark.parametrize("limit", [40, 10_000])
 async def test_an_unreadable_row_with_an_id_costs_no_other_row(limit: int) -> None:
-    """Wherever it stands, at the beginning of a page too: ids tell what a second holds."""
+    """Wherever it is, also at the start of a page: ids depend on the rows of a second."""
     here = booked(250, identified=True, nonsense=lambda n: n % 50 == 0)
     found = await answers(simulated(here), limit=limit)
     assert len(ids(found)) == len(set(ids(found))) == 245

@@ -1,4 +1,4 @@
-"""What no check can find in Bybit's answers, and what upgraded accounts leave open.
+"""Damage that no check finds in Bybit's answers, and open questions of upgraded accounts.
 
 The breaks that are found: `transactions/test_breaks.py`.
 """
@@ -13,7 +13,7 @@ from transactions.bybit.test_former_accounts import UPGRADED, UTA_1
 
 @pytest.mark.parametrize("account", [UPGRADED, UTA_1], ids=["UTA 2.0", "UTA 1.0"])
 def test_an_upgraded_account_gives_no_alarm(account: Account) -> None:
-    """The moves of the upgrade are in no list: that stays open, and is said."""
+    """The moves of the upgrade are in no list, which the report states."""
     proof = proof_of(BYBIT_BREAKS, account)
     found = states(proof)
     assert proof["holds"] is None

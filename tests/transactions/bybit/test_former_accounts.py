@@ -40,12 +40,12 @@ Answer = dict[str, Any]
 
 
 def each_once(paths: Sequence[str], codes: Sequence[int]) -> list[tuple[str, int]]:
-    """Each path with one code, and each code with some path: they do not depend on each other."""
+    """Each path with one code, and each code with some path, because they are independent."""
     return list(zip(paths, cycle(codes), strict=False))
 
 
 def asked(account: Account, *types: str, prepare: Any = None, **fields: Any) -> Any:
-    """One answer about the whole time of an account, and what was asked for it."""
+    """One answer about an account's whole time, and the requests for it."""
 
     async def collected() -> Any:
         options = {name: fields.pop(name) for name in ("faults",) if name in fields}
@@ -347,7 +347,7 @@ def test_nothing_is_lost_while_everything_goes_wrong() -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(1, 45), min_size=2, max_size=2).map(sorted))
 def test_whenever_it_changed_every_event_is_read_once(days: list[int]) -> None:
-    """The days of both upgrades, in either kind of account; the last lies beyond today."""
+    """The days of both upgrades, in both kinds of account; the last is after today."""
     began_ms = NOW_MS - 40 * DAY_MS
     unified_ms, merged_ms = (began_ms + day * DAY_MS + 12_345 for day in days)
     account = Account(

@@ -18,7 +18,7 @@ def deposit_row(**fields: Any) -> dict[str, Any]:
 
 
 class TestFunds:
-    """Statuses, times, what the account lost and got."""
+    """Statuses, times, and the amounts that the account lost and received."""
 
     @pytest.mark.parametrize(
         ("native", "status"),

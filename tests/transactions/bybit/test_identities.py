@@ -1,4 +1,4 @@
-"""What must hold in Bybit's own rows."""
+"""Identities that hold in Bybit's own rows."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -10,7 +10,7 @@ from transactions.test_samples import rows_of as sample_rows
 
 
 class TestIdentities:
-    """What must hold on every recorded row."""
+    """Identities of every recorded row."""
 
     pytestmark = SAMPLES.needed
 

@@ -9,7 +9,7 @@ from onebook.transactions.markets import Markets
 
 
 class TestInstruments:
-    """From the list, or from the name."""
+    """Found in the list, or derived from the name."""
 
     @pytest.mark.parametrize(
         ("category", "symbol", "expected"),

@@ -39,7 +39,7 @@ def test_words_of_the_funding_wallet(
 
 
 class TestLedger:
-    """Lines of the wallets' own books."""
+    """Lines of the wallets' ledgers."""
 
     @pytest.mark.parametrize(
         ("native", "kind", "label"),

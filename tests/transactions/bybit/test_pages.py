@@ -1,4 +1,4 @@
-"""Bybit's pages: query strings, rows, and what cannot be read."""
+"""Bybit's pages: query strings, rows, and unreadable parts."""
 
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ def test_a_way_that_is_neither_in_nor_out_is_not_guessed() -> None:
 
 
 class TestEqualRowsWithoutAnId:
-    """Of one page they are events of their own; what another page repeats is not."""
+    """Equal rows of one page are separate events; rows repeated by another page are not."""
 
     ENDPOINT = ENDPOINTS["funding_ledger"]
 
@@ -157,7 +157,7 @@ def test_rows_that_are_no_list_are_not_an_empty_list(rows: Any) -> None:
 
 
 class TestAnUnreadableRowKeepsItsPlace:
-    """By what else it says of its time, or by its neighbours."""
+    """The time is taken from another field of the row, or from its neighbours."""
 
     LATE = WINDOW.to_ms - 1
 

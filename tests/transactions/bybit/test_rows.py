@@ -1,4 +1,4 @@
-"""What every mapping of a Bybit row needs."""
+"""Helpers shared by all mappings of Bybit rows."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from transactions.bybit.native import SPOT, fill, line, order
 
 
 class TestPatterns:
-    """What rows of one kind have in common is kept, and is never another's."""
+    """Values shared by rows of one kind are cached, and never mixed up."""
 
     ROWS = (
         [

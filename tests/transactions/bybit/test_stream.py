@@ -1,4 +1,4 @@
-"""The private stream of Bybit: what messages mean, and pybit on the simulated one."""
+"""Bybit's private stream: the meaning of messages, and pybit on the simulated one."""
 
 import asyncio
 import threading

@@ -14,7 +14,7 @@ from transactions.bybit.native import INVERSE, LINEAR, SPOT, fill, order
 
 
 class TestSpotFees:
-    """Bybit's rule where `feeCurrency` is empty."""
+    """Bybit's rule for an empty `feeCurrency`."""
 
     @pytest.mark.parametrize(
         ("side", "fee", "maker", "currency"),
@@ -160,7 +160,7 @@ class TestExecutions:
 
 
 class TestOrders:
-    """Executed figures only."""
+    """Only executed figures."""
 
     @pytest.mark.parametrize(
         ("native", "quantity", "status"),

@@ -1,4 +1,4 @@
-"""Corsac, Fennec's successor: an exchange that does not exist and has what Fennec lacks.
+"""Corsac, an invented exchange with the features that Fennec lacks.
 
 Its history is one list for each wallet, newest first and without times, and a conversion is a row
 in each of two wallets; grants are shown at most five a window, without a cursor. A key belongs to a

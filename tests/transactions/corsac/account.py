@@ -24,7 +24,7 @@ WEIGHT_MAX, WEIGHT_MS = 200, 2_000
 
 
 class CorsacAccount:
-    """A history in which every row is in `truth` once, as (type, native id, amounts)."""
+    """A history in which every row is once in `truth`, as (type, native id, amounts)."""
 
     def __init__(self, now_ms: int, *, days: int = 60, seed: int = 5) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {coin: [] for coin in (*COINS, "DUST")}
@@ -75,11 +75,11 @@ class CorsacAccount:
 
 
 class CorsacRefused(Exception):
-    """An answer that is an error."""
+    """An error answer."""
 
 
 class SimulatedCorsac:
-    """The exchange as an ASGI application; its hosts are one, told apart by the Host header.
+    """The exchange as an ASGI application; it tells its hosts apart by the Host header.
 
     Args:
         region: The host that knows the account.

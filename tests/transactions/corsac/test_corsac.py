@@ -1,4 +1,4 @@
-"""What Fennec lacks: branches and joins, cut windows, hosts, a second key, demo, weights."""
+"""Features that Fennec lacks: branches, joins, cut windows, hosts, a second key, demo, weights."""
 
 import os
 from collections import Counter
@@ -274,7 +274,7 @@ def test_wallets_that_cannot_be_listed_are_a_failure_of_their_types() -> None:
 
 
 class TestKeys:
-    """The second key, hosts, demo, and what a key may see."""
+    """The second key, hosts, demo, and permissions of a key."""
 
     def test_without_the_second_key_its_type_is_left_out_unless_it_is_named(self) -> None:
         answer = fetched()
@@ -360,7 +360,7 @@ def test_a_product_that_was_never_opened_is_empty_and_complete() -> None:
 
 
 class TestWeights:
-    """The weight that answers state is the one that counts."""
+    """The weight stated in an answer counts."""
 
     def test_nothing_is_refused_and_little_is_left_unused(self) -> None:
         exchange = simulated()
@@ -413,7 +413,7 @@ def test_its_types_are_offered_by_name_and_by_default() -> None:
 
 
 class TestCommands:
-    """Optional fields, choices, what the check finds, and keys that can do too much."""
+    """Optional fields, choices, results of the check, and keys with too many permissions."""
 
     @pytest.fixture
     def exchange(self) -> SimulatedCorsac:

@@ -1,4 +1,4 @@
-"""The neutral parts carry another exchange: complete, proven, over real HTTP."""
+"""The exchange-independent code serves another exchange: complete, proven, over real HTTP."""
 
 import csv
 import re
@@ -147,7 +147,7 @@ async def test_pages_of_ours_hold_every_record_once() -> None:
 
 
 class TestLastingCursors:
-    """A list without times is read on from where it was left, not again from its newest row."""
+    """A list without times is continued where it was left, not restarted at its newest row."""
 
     async def test_no_page_before_it_is_asked_for_again(self) -> None:
         exchange = SimulatedFennec(ACCOUNT)
@@ -210,7 +210,7 @@ class TestCredentials:
 
 
 class TestCommands:
-    """The operator's side knows it from the registry alone."""
+    """The operator's commands know it only from the registry."""
 
     @pytest.fixture
     def url(self) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Kraken's half of the transaction interface."""
+"""Tests of the adapter of Kraken."""

@@ -1,4 +1,4 @@
-"""Breaks of Kraken's answers: what each is found by."""
+"""Damage to Kraken's answers, and the check that finds each."""
 
 from collections.abc import Callable
 from typing import Final
@@ -59,7 +59,7 @@ def newest_rows(count: int) -> tuple[str, ...]:
 
 
 def cash(row: Row) -> Row:
-    """The wallet of a margin account with more of its currency."""
+    """Increase the currency of a wallet of a margin account."""
     name, held = next(iter(row["balances"].items()))
     return row | {"balances": row["balances"] | {name: held + 1}}
 
@@ -136,7 +136,7 @@ UNDECIDED: Final = {
 
 
 def tamper(path: str, body: Row, broken: Breaker) -> bool:
-    """Break the rows of a body."""
+    """Damage the rows of a body."""
     if body.get("error"):
         return False
     if path == LOG:

@@ -1,4 +1,4 @@
-"""Rows as Kraken sends them, recorded bodies, and rows of a ledger in their groups."""
+"""Rows as Kraken sends them, recorded bodies, and grouped rows of a ledger."""
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -101,7 +101,7 @@ def lines_of(records: Iterable[Record]) -> list[Record]:
 
 
 def moved(records: Iterable[Record]) -> dict[str, str]:
-    """By currency what completed primary records say was moved: received less sent less fees."""
+    """Net change by currency of completed primary records: received less sent less fees."""
     sums: dict[str, Decimal] = {}
 
     def add(currency: str | None, amount: Decimal) -> None:
@@ -120,7 +120,7 @@ def moved(records: Iterable[Record]) -> dict[str, str]:
 
 
 def changed(records: Iterable[Record]) -> dict[str, str]:
-    """By currency what the lines of the ledger say."""
+    """Net change by currency of the ledger's lines."""
     sums: dict[str, Decimal] = {}
     for line in lines_of(records):
         assert line.asset is not None

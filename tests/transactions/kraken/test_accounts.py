@@ -1,4 +1,4 @@
-"""Whole simulated accounts through the service: what comes out is what happened."""
+"""Whole simulated accounts through the service: the records equal the true events."""
 
 from collections import Counter
 from decimal import Decimal
@@ -23,7 +23,7 @@ HISTORY = KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=600)
 
 
 def held(account: KrakenAccount) -> dict[tuple[str, str], str]:
-    """What the account really holds, by our wallets and currencies; positions left out."""
+    """The true holdings, by our wallets and currencies, without positions."""
     found = {}
     for (wallet, native), amount in account.balances().items():
         if wallet != "spot" and "_" in native:
@@ -60,7 +60,7 @@ def test_trades_have_their_price_and_order() -> None:
 
 
 def test_a_range_is_the_part_of_the_whole() -> None:
-    """Whatever straddles its ends: pairs, moves, and what came back days later."""
+    """Events that cross its ends: pairs, moves, and reversals days later."""
     account = KrakenAccount(HISTORY)
     whole, _ = run(all_of(KrakenWorld(account), *EVERYTHING[:-1]))
     times = sorted({each["timestamp"] for each in whole})

@@ -1,4 +1,4 @@
-"""Asset ids of Kraken: a currency and a wallet each, and the way back."""
+"""Asset ids of Kraken: mapped to a currency and a wallet, and back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a break of Kraken's answers costs, and what no check can find.
+"""The effect of damage to Kraken's answers, and damage that no check finds.
 
 The breaks that are found: `transactions/test_breaks.py`.
 """
@@ -14,7 +14,7 @@ from transactions.kraken_support import KrakenWorld
 
 
 def test_a_word_of_the_ledger_that_is_falsified_is_named_as_unprovable() -> None:
-    """Balances chain whatever a row is called."""
+    """Balances form a chain whatever a row's type is."""
 
     def renamed(row: Row) -> Row:
         return row | {"type": "staking", "subtype": ""}

@@ -1,4 +1,4 @@
-"""Groups of ledger rows as events, one rule after the other."""
+"""Groups of ledger rows as events, rule by rule."""
 
 from decimal import Decimal
 from typing import Any

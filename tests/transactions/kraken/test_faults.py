@@ -1,4 +1,4 @@
-"""Faults of Kraken that pass, types that it does not document, and a walk that a deadline ends."""
+"""Temporary faults of Kraken, undocumented types, and a walk that a deadline ends."""
 
 from typing import Any, Final
 

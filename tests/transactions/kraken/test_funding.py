@@ -1,4 +1,4 @@
-"""Deposits and withdrawals: the ledger, the lists of both, and what came back."""
+"""Deposits and withdrawals: the ledger, the lists of both, and reversals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The description of a Kraken key: permissions, dates, expiry, and what `check` says of it."""
+"""The description of a Kraken key: permissions, dates, expiry, and the output of `check`."""
 
 from typing import Any
 

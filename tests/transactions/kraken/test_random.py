@@ -49,7 +49,7 @@ def account_of(seed: int) -> RandomKraken:
 
 
 class Reader:
-    """Reads an account as the facts say, again after each fault."""
+    """Reads an account as the facts say, repeating after each fault."""
 
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url)
@@ -96,7 +96,7 @@ class Reader:
 
 
 def net(account: RandomKraken) -> dict[str, Decimal]:
-    """What the expected records add up to."""
+    """The totals of the expected records."""
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
     for rows in account.lists.values():
         for served in rows:
@@ -112,7 +112,7 @@ def net(account: RandomKraken) -> dict[str, Decimal]:
 
 
 class TestOracle:
-    """The oracle agrees with itself: what it serves, what it expects, what was gained."""
+    """The oracle is consistent: served rows, expected records, and totals."""
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_expected_records_add_up_to_the_rows(self, seed: int) -> None:
@@ -147,7 +147,7 @@ class TestOracle:
 async def answers(
     account: RandomKraken, exchange: RandomKrakenExchange, random: Random, hosts: Hosts, tmp: Path
 ) -> Answered:
-    """All that the service says of an account, in one answer, a stream or pages."""
+    """All records of an account, in one answer, a stream or pages."""
     streamed, limit = random.random() < 0.3, random.choice([13, 60, 400, 10_000])
     async with listening(exchange) as url:
         credentials = Credentials(
@@ -170,12 +170,12 @@ async def answers(
 
 
 def hashed(said: tuple[Any, ...]) -> tuple[Any, ...]:
-    """With a tuple in place of each list, so that it can be counted."""
+    """Convert lists to tuples, so that the value can be counted."""
     return tuple(tuple(part) if isinstance(part, list) else part for part in said)
 
 
 def check(account: RandomKraken, found: Answered) -> None:
-    """Every record is right and there once; what is missing is said to be."""
+    """Every record is right and unique; missing ones are reported."""
     ids = Counter(record["transactionId"] for record in found.records)
     assert [name for name, count in ids.items() if count > 1] == []
     expected: Counter[tuple[Any, ...]] = Counter()

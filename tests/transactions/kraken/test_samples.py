@@ -58,7 +58,7 @@ def trades(result: Any) -> list[Record]:
 
 
 def funds(kind: str) -> Mapper:
-    """What the list alone has, and what it adds to a row of the ledger."""
+    """Fields that only the list has, and those it adds to a row of the ledger."""
 
     def mapper(result: Any) -> list[Record]:
         rows = result if isinstance(result, list) else result["withdrawals"]
@@ -139,7 +139,7 @@ def records_of(name: str) -> list[Record]:
 
 
 def mapped(name: str) -> list[dict[str, Any]]:
-    """The records of a sample, without what is null or empty."""
+    """The records of a sample, without null and empty fields."""
     return [_said(record) for record in records_of(name)]
 
 

@@ -1,4 +1,4 @@
-"""Breaks of OKX's answers: what each is found by."""
+"""Damage to OKX's answers, and the check that finds each."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,7 +22,7 @@ HELD: Final = ("/api/v5/asset/balances",)
 
 
 def within(row: Row) -> bool:
-    """Well inside of the range, with bills before and after."""
+    """A time well inside the range, with bills before and after."""
     return NOW_MS - 50 * DAY_MS < int(row["ts"]) < NOW_MS - 5 * DAY_MS
 
 
@@ -112,7 +112,7 @@ UNDECIDED: Final = {
 
 
 def tamper(path: str, body: Row, broken: Breaker) -> bool:
-    """Break the rows of a body."""
+    """Damage the rows of a body."""
     if body["code"] != "0":
         return False
     rows = body["data"]

@@ -34,7 +34,7 @@ Answer = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
 class Recorded(httpx.AsyncBaseTransport):
-    """Keeps the requests that pass."""
+    """Records the requests that pass."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -52,7 +52,7 @@ class Recorded(httpx.AsyncBaseTransport):
 
 
 class ExportWorld:
-    """An account of OKX at its exchange; services of several processes can read it.
+    """An OKX account at its exchange, which services of several processes can read.
 
     Args:
         files: Options of the exchange's files.
@@ -143,6 +143,6 @@ class ExportService:
         return lines[:-1], lines[-1]
 
     async def settled(self) -> None:
-        """Wait until no work on exports is under way."""
+        """Wait until no export task is running."""
         while self.jobs.working:
             await asyncio.wait(self.jobs.working)

@@ -1,4 +1,4 @@
-"""Whole simulated accounts through the service: what comes out is what happened."""
+"""Whole simulated accounts through the service: the records equal the true events."""
 
 from collections import Counter
 from decimal import Decimal
@@ -22,7 +22,7 @@ OURS = {"trading": "TRADING", "funding": "FUNDING"}
 
 
 def held(account: OkxAccount) -> dict[tuple[str, str], str]:
-    """What both accounts with a ledger really hold."""
+    """The true holdings of both accounts with a ledger."""
     return {
         (OURS[wallet], currency): show(Decimal(amount) / UNIT)
         for (wallet, currency), amount in account.balances().items()
@@ -154,7 +154,7 @@ def test_a_demo_account_has_its_trading_account_alone() -> None:
 
 
 def test_what_is_no_record_is_named_by_coverage_and_proof() -> None:
-    """Failed orders of banks move nothing; earnings of savings are in no ledger until redeemed."""
+    """Failed bank orders move nothing; savings interest is in no ledger until redeemed."""
     account = OkxAccount(HISTORY)
     failed = [row for row in account.lists["fiat"] if row.state == "failed"]
     assert failed

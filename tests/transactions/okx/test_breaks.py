@@ -1,4 +1,4 @@
-"""What a break of OKX's answers costs, and what no check can find.
+"""The effect of damage to OKX's answers, and damage that no check finds.
 
 The breaks that are found: `transactions/test_breaks.py`.
 """
@@ -14,7 +14,7 @@ from transactions.okx_support import OkxWorld
 
 
 def test_a_deposit_that_its_list_lost_is_one_of_the_bills() -> None:
-    """Money is never lost, though its network and transaction are."""
+    """Money is never lost, only its network and transaction."""
 
     async def fetched(broken: Break | None) -> Counter[str]:
         def around(inner: httpx.AsyncBaseTransport) -> httpx.AsyncBaseTransport:
@@ -32,7 +32,7 @@ def test_a_deposit_that_its_list_lost_is_one_of_the_bills() -> None:
 
 
 def test_a_code_that_is_falsified_is_named_as_unprovable() -> None:
-    """Balances chain whatever a bill is called."""
+    """Balances form a chain whatever a bill's type is."""
     proof = proof_of(
         OKX_BREAKS, ACCOUNT, Break(FUNDING, is_type("83"), lambda row: row | {"type": "229"})
     )

@@ -1,4 +1,4 @@
-"""`onebook credentials set okx`: fields, region, and keys that can do more than reading."""
+"""`onebook credentials set okx`: fields, region, and keys with too many permissions."""
 
 import time
 from collections.abc import Iterator

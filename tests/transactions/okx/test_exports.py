@@ -1,4 +1,4 @@
-"""Exports of OKX: years of history, of which the exchange's lists have three months."""
+"""Exports of OKX: years of history, of which its lists keep three months."""
 
 import asyncio
 import io
@@ -51,7 +51,7 @@ def messages_of(summary: Summary) -> set[tuple[str, str]]:
 
 
 async def completed(here: ExportService) -> None:
-    """Ask until the answer is whole, and compare it with what happened."""
+    """Query until the answer is complete, and compare it with the true events."""
     records, summary = await here.ask(*EVERYTHING, verify=True)
     assert summary["errors"] == []
     assert not summary["partial"]
@@ -61,7 +61,7 @@ async def completed(here: ExportService) -> None:
 
 
 async def requested(here: ExportService) -> Summary:
-    """Ask for the first time, and let the exchange make its exports."""
+    """Query for the first time, and let the exchange make its exports."""
     _, summary = await here.ask("trades")
     await here.settled()
     here.world.time.passed_s += HOUR_S
@@ -105,8 +105,8 @@ async def test_no_more_exports_are_requested_than_the_budget_allows(
         await here.settled()
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
-        assert message.startswith("OKX makes 12 exports a day; that of 202")
-        assert message.endswith("Z on.")
+        assert message.startswith("OKX makes 12 exports a day; the export of 202")
+        assert message.endswith("Z.")
     # A restart has no other budget.
     async with world.service() as here:
         await here.ask("trades")
@@ -173,7 +173,7 @@ def respond(status: int, body: bytes = b"", **more: Any) -> Callable[[httpx.Resp
 
 
 def table(change: Callable[[str], str]) -> Callable[[httpx.Response], Any]:
-    """Change the table of an export."""
+    """Edit the table of an export."""
 
     async def changed(answer: httpx.Response) -> httpx.Response:
         with ZipFile(io.BytesIO(await answer.aread())) as archive:
@@ -331,7 +331,7 @@ async def test_the_first_days_of_a_quarter_are_pending_until_it_is_over(
         _, summary = await here.ask("trades")
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
-        assert message == "OKX exports 2025 Q4 when it is over."
+        assert message == "OKX exports 2025 Q4 only after it has ended."
         world.time.passed_s += 4 * DAY_S
         await requested(here)
         await completed(here)
@@ -414,7 +414,7 @@ async def test_a_collection_completes_itself_as_exports_are_made(world: ExportWo
 async def test_a_quarter_that_is_not_over_there_costs_no_budget(
     store: Store, tmp_path: Path
 ) -> None:
-    """Of a time zone behind UTC: OKX says so once an hour at most."""
+    """A quarter in a time zone behind UTC: the same refusal is repeated at most hourly."""
     world = ExportWorld(store, tmp_path / "exports", files={"zone_hours": -12})
     world.time.passed_s += 48 * DAY_S + 23 * HOUR_S  # 2026-01-01, 01:13 in UTC
     async with world.service() as here:

@@ -1,4 +1,4 @@
-"""Faults of OKX that pass, bills that it does not document, and lists that an account lacks."""
+"""Temporary faults of OKX, undocumented bills, and lists that an account lacks."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The description of an OKX key: permissions and modes, and what `check` and `fetch` say of it."""
+"""The description of an OKX key: permissions, modes, and the output of `check` and `fetch`."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ def account_of(seed: int) -> RandomOkx:
 
 
 async def answers(account: RandomOkx, exchange: RandomOkxExchange, random: Random) -> Answered:
-    """All that the service says of an account, in pages of some size."""
+    """All records of an account, in pages of some size."""
     limit = random.choice([13, 60, 400, 10_000])
     credentials = Credentials(KEY.api_key, KEY.secret, passphrase=KEY.passphrase)
     found = await asked(
@@ -49,7 +49,7 @@ async def answers(account: RandomOkx, exchange: RandomOkxExchange, random: Rando
 
 
 def check(account: RandomOkx, found: Answered) -> None:
-    """Every record is right and there once."""
+    """Every record is right and unique."""
     assert not found.partial, found.errors
     ids = Counter(r["transactionId"] for r in found.records if r["view"] != "snapshot")
     assert [name for name, count in ids.items() if count > 1] == []

@@ -40,7 +40,7 @@ HOUR_S = 3_600.0
 async def asked(
     account: RandomOkx, exchange: RandomOkxExchange, folder: Path, time: Passing, random: Random
 ) -> Answered:
-    """Ask again until nothing is pending."""
+    """Query again until nothing is pending."""
     clock, exports = time.clock, exchange.exports
     assert exports is not None
     async with Store(await migrated(folder)) as store:

@@ -41,7 +41,7 @@ def fills(rows: Rows) -> list[Record]:
 
 
 def conversions(rows: Rows) -> list[Record]:
-    """Each conversion of the list with the bills that the ledger would have of it."""
+    """Each conversion of the list with the bills that the ledger would have for it."""
     found: list[Record] = []
     for row in rows:
         listed_row = conversion_of(row)
@@ -135,7 +135,7 @@ def names() -> list[str]:
 
 
 def changed(record: Record) -> dict[str, Any]:
-    """What a record says, without what is empty and what follows from the rest."""
+    """A record without empty and derived fields."""
     said = stdlib_json.loads(encode(record))
     for name in ("transactionId", "datetime", "exchange", "environment", "description", "related"):
         said.pop(name)
@@ -156,7 +156,7 @@ def _filled(said: Any) -> Any:
 
 
 def comments() -> list[tuple[str, Rows]]:
-    """Rows of real accounts that ccxt prints in its comments, by what they are."""
+    """Rows of real accounts that ccxt prints in its comments, by kind."""
     printed = [each["body"] for each in SAMPLES.body("rows.ccxt-comments.json")]
     rows = [row for said in printed for row in said.get("data", [said])]
     return [(path, [row]) for row in rows if (path := _comment_path(row)) is not None]

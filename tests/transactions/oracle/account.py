@@ -1,4 +1,4 @@
-"""A random account: Bybit's raw rows, and beside each the record that it must become."""
+"""A random account: Bybit's raw rows, each with the expected record."""
 
 from collections import defaultdict
 from decimal import Decimal
@@ -44,10 +44,10 @@ BOOKED_ALONE = {
 
 
 class RandomAccount(RandomRows):
-    """An account to which something happened."""
+    """An account with random events."""
 
     def fill(self, events: int) -> None:
-        """Let so many things happen, and hold something at the end."""
+        """Generate this many events, and leave some holdings."""
         makers = [
             self.deposit, self.internal_deposit, self.withdrawal, self.transfer, self.universal,
             self.spot_order, self.position, self.funding, self.expiry, self.session, self.tokens,
@@ -227,7 +227,7 @@ class RandomAccount(RandomRows):
         }  # fmt: skip
 
     def position(self) -> None:
-        """A fill, and what the order gained that closed the position."""
+        """A fill, and the profit of the order if it closed a position."""
         category, symbol, settle = self._market()
         at_ms, fee, kind = self.time(), self.number(), f"futures_{category}"
         native = self.random.choice(["Trade", "Trade", "BustTrade", "AdlTrade", "NewKindOf2027"])
@@ -331,7 +331,7 @@ class RandomAccount(RandomRows):
                        view="ledger", also="leverage_token_trades")  # fmt: skip
 
     def booked(self) -> None:
-        """A line of the unified wallet's book; some only the book knows."""
+        """A line of the unified wallet's ledger; some are in no other list."""
         at_ms, gross = self.time(), self.number() * self.random.choice([1, -1])
         fee = self.random.choice([Decimal(0), self.number()])
         if self.random.random() < 0.6:
@@ -368,7 +368,7 @@ class RandomAccount(RandomRows):
             self.gain("ledger", (coin, gross - fee))
 
     def fund_line(self) -> None:
-        """A line of the funding wallet's book."""
+        """A line of the funding wallet's ledger."""
         at_ms, amount, way = self.second(), self.number(), self.random.choice("IO")
         words, word, view = self.random.choice([
             ("Earn", "earn", "primary"), ("Deposit", "deposit", "ledger"),

@@ -18,7 +18,7 @@ Answer = tuple[int, bytes]
 
 
 class Listing(NamedTuple):
-    """What Bybit's page says of a list."""
+    """The documented rules of a list of Bybit."""
 
     name: str
     days: int
@@ -60,7 +60,7 @@ FAULTS = ("10016", "10006", "502", "429", "cut", "reset")
 
 
 class RandomExchange:
-    """Answers for an account; `violations` is what was asked against Bybit's pages."""
+    """Answers for an account; `violations` lists requests against Bybit's rules."""
 
     def __init__(self, account: RandomAccount, seed: int, *, now_ms: Callable[[], int]) -> None:
         self.account = account
@@ -143,14 +143,14 @@ class RandomExchange:
         return 10001
 
     def _book(self) -> None:
-        """Something happens while the account is read."""
+        """Add an event while the account is read."""
         self.account.late = True
         for make in (self.account.deposit, self.account.spot_order, self.account.booked):
             make()
         self.account.late = False
 
     def _found(self, listing: Listing, query: Query, start_ms: int, end_ms: int) -> list[Served]:
-        """The rows that a query is about, newest first."""
+        """The rows that match a query, newest first."""
         grain = listing.grain_ms
         name = listing.name.format(category=query.get("category", ""))
         return sorted(
@@ -192,7 +192,7 @@ def _markets(category: str) -> list[Any]:
 
 @asynccontextmanager
 async def listening(exchange: RandomExchange) -> AsyncIterator[str]:
-    """Serve on a free loopback port; the address comes out."""
+    """Serve on a free loopback port; yields the URL."""
 
     served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 

@@ -1,4 +1,4 @@
-"""What an oracle's account is made of: rows of lists, and the record that each must become."""
+"""Parts of an oracle's account: rows of lists, with the expected record of each."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ Amount = tuple[str, Decimal]
 
 @dataclass
 class Expected:
-    """What a record must say."""
+    """An expected record."""
 
     type: str
     kind: str
@@ -39,7 +39,7 @@ class Expected:
 
 
 class Sent(NamedTuple):
-    """What left an account for another one of the same owner."""
+    """A transfer to another account of the same owner."""
 
     coin: str
     amount: Decimal
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Served:
-    """A row of a list, when the exchange's filter sees it, and its records."""
+    """A row of a list, the time that the exchange filters by, and its records."""
 
     filter_ms: int
     seq: int
@@ -80,7 +80,7 @@ class RandomRows:
         )
 
     def shown(self, value: Decimal) -> str:
-        """As an exchange writes it: sometimes with zeros at the end."""
+        """The exchange's form of an amount: sometimes with trailing zeros."""
         text = f"{value:f}"
         return text + "00" if "." in text and self.random.random() < 0.2 else text
 
@@ -92,7 +92,7 @@ class RandomRows:
         return f"{self._seq:06d}-{self.random.randrange(10**9)}"
 
     def time(self, to_ms: int = 0) -> int:
-        """Sometimes one that other rows have too."""
+        """A time, sometimes shared with other rows."""
         if self.late:
             return self.to_ms - self.random.randrange(5 * DAY_MS)
         if self.dense and self.random.random() < 0.8:  # a busy hour, so that windows have pages
@@ -106,7 +106,7 @@ class RandomRows:
     def put(
         self, name: str, filter_ms: int, row: Row, *expected: Expected, spoil: str = ""
     ) -> None:
-        """A row of a list; a `spoil`ed field makes it unreadable, now and then."""
+        """A row of a list; now and then `spoil` makes a field unreadable."""
         if spoil and self.nonsense and self.random.random() < 0.08:
             row = row | self._spoilt(row, spoil, TIMES.get(name.removeprefix("linear_"), ""))
             expected = tuple(
@@ -116,14 +116,14 @@ class RandomRows:
         self.lists[name].append(Served(filter_ms, self._seq, row, list(expected), self.late))
 
     def _spoilt(self, row: Row, spoil: str, time: str) -> Row:
-        """A field that cannot be read, or a time that is missing or in the other unit."""
+        """An unreadable field, or a time that is missing or in the wrong unit."""
         if time and self.random.random() < 0.4:
             return {time: self.random.choice(["", None, str(int(row[time]) // 1_000)])}
         values = ["", None] if spoil.lower().endswith("id") else ["", None, "nonsense", "-"]
         return {spoil: self.random.choice(values)}
 
     def gain(self, served: str, *changes: Amount) -> None:
-        """Note what the account gained, if the row of it can be read."""
+        """Add to the account's gains, if the row is readable."""
         if self.late or self.lists[served][-1].expected[0].unreadable:
             return
         for coin, change in changes:

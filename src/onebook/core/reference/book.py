@@ -164,7 +164,7 @@ class Book:
         self._overlay = None
 
     def overlay_agrees(self) -> bool:
-        """Return whether the overlaid best bid and ask are those of the levels.
+        """Return whether the overlaid best bid and ask equal the best levels.
 
         A price beyond the horizon is not compared, because the levels there are unknown.
         """
@@ -344,7 +344,7 @@ class Book:
         return self._tape is not None and self._tape.put(message)
 
     def _commit_top(self, now: float, sequence: int, at: int | str) -> bool:
-        """Append the overlaid top, an amount of 0 for no level at all, or that there is none."""
+        """Append the overlaid top, its absence, or an amount of 0 if it has no levels."""
         self._tape_covered = self.overlaid
         if self._overlay is not None:
             tops = [(side, *top) for side, top in enumerate(self._overlay) if top != NO_TOP]

@@ -35,7 +35,7 @@ def canonical(value: Any) -> str | None:
     # A JSON number is an int, or a Decimal from the decoder's float hook; a bool is neither.
     text = value if type(value) is str else _text(value)
     if len(text) > CHARS_MAX:
-        raise NumberError(f"A number of {len(text)} characters.")
+        raise NumberError(f"A number has {len(text)} characters, more than {CHARS_MAX}.")
     return text if _is_canonical(text) else show(_parse(text))
 
 

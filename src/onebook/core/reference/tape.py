@@ -103,11 +103,11 @@ class BookTape:
         self._staged = (book, rows) if self._has_room(len(rows)) else None
 
     def unstage(self) -> None:
-        """Drop what was staged."""
+        """Drop the staged rows."""
         self._staged = None
 
     def staged(self, book: object) -> Sequence[TapeRow] | None:
-        """Return what this book staged last, if no other message was put since."""
+        """Return the rows that this book staged last, unless another message followed."""
         return self._staged[1] if self._staged and self._staged[0] is book else None
 
     def put(self, message: TapeMessage) -> bool:

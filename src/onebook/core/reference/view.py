@@ -226,7 +226,7 @@ class View:
 
     @property
     def price_unit(self) -> int:
-        """What a price of `sides` is divided by to have `price_scale` decimals."""
+        """Divisor that converts a price of `sides` to `price_scale` decimals."""
         unit: int = 10 ** (self._scale - self._price_scale)
         return unit
 
@@ -272,7 +272,7 @@ class View:
 
     @property
     def amount_unit(self) -> int:
-        """What an amount of `sides` is divided by to have `amount_scale` decimals."""
+        """Divisor that converts an amount of `sides` to `amount_scale` decimals."""
         unit: int = 10 ** (SCALE_MAX - self._amount_scale)
         return unit
 

@@ -135,8 +135,8 @@ class Observer:
         self.late_max_s = 0.0  # maximum delay of this process
         self.ages_s: tuple[float, float] | None = None  # minimum and maximum age of data
         self.tops: TopCounts | None = None  # of the fast best prices, if any
-        self.tied = self.tied_equal = 0  # best prices and levels of the same time
-        self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # of new tops over the depth
+        self.tied = self.tied_equal = 0  # comparisons at the same timestamp
+        self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # new tops before the depth
         self._books = books
         self._redactor = redactor
         self._recorder = recorder

@@ -468,7 +468,7 @@ class Dialect(ABC):
 
     @classmethod
     def offer(cls) -> Offer:
-        """Return what the market needs to make its books."""
+        """Return the parameters from which the market builds the books."""
         return Offer(cls.listings, cls.profile)
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:

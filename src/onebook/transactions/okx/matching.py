@@ -32,7 +32,7 @@ LISTS: Final = {
     CHARGED: WITHDRAWAL_LIST,
     RECHARGED: WITHDRAWAL_LIST,
 }
-# Bank money is in lists of its own, which only decorate what the bill says.
+# Separate lists of bank transfers, which only add details to bills.
 BANK_LISTS: Final = {DEPOSITED: "bank_deposits", WITHDRAWN: "bank_withdrawals"}
 WITHIN_MS: Final = {  # by which a row can be older than its bill
     DEPOSITED: 7 * DAY_MS,  # seen, then credited
@@ -134,7 +134,7 @@ def _fits(bill: Bill, row: FundRow) -> bool:
         return row.charged == amount
     if bill.type == DEPOSITED:
         return completed and record.amount == amount and record.account == holder_of(bill.wallet)
-    # A completed one was not returned.
+    # A completed withdrawal was not returned.
     return row.charged != amount and not (bill.type == RETURNED and completed)
 
 

@@ -206,7 +206,7 @@ def time_ms(value: Any) -> int:
 
 
 def unreadable_row(row: Any, context: BillContext, kind: str, at_ms: int) -> Record:
-    """The record of an unreadable row, at its own time or at that of its group.
+    """The record of an unreadable row, at its own time if readable, else its group's.
 
     Its id is a digest of the whole row, so equal rows are one record.
     """

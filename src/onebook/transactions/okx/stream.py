@@ -54,7 +54,7 @@ DEPOSIT_INFO, WITHDRAWAL_INFO = "deposit-info", "withdrawal-info"
 TRADING_CHANNELS: Final[tuple[dict[str, str], ...]] = (
     {"channel": ORDERS, "instType": "ANY"},
     {"channel": BALANCES},
-    # Without its regular pushes, which contain nothing new.
+    # Only changes: the periodic pushes contain nothing new.
     {"channel": ACCOUNT, "extraParams": '{"updateInterval": "0"}'},
 )
 FUNDING_CHANNELS: Final[tuple[dict[str, str], ...]] = (

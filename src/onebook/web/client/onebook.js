@@ -443,7 +443,7 @@ function decimalOf(mantissa, scale) {
   return end === start ? whole : `${whole}.${"0".repeat(Math.max(0, scale - text.length))}${text.slice(start, end)}`;
 }
 
-/** The decimal numbers of a list of figures, as text; null for one that does not exist. */
+/** Decode a list of figures to decimal text; null for absent figures. */
 function decimalsOf(numbers) {
   const found = [];
   for (let at = 0; at < numbers.length; ) {
@@ -463,7 +463,7 @@ function decimalsOf(numbers) {
   return found;
 }
 
-/** Decimal numbers of which none is missing. */
+/** Decode exactly `count` figures, none of them absent. */
 function figuresOf(numbers, count) {
   const found = decimalsOf(numbers);
   if (found.length !== count || found.includes(null)) throw broken("a list has another length");
@@ -484,7 +484,7 @@ class PackedSide {
     this.rows = [];
   }
 
-  /** Where a price is or would be, from a place on. */
+  /** Return the index of a price, or the one to insert it at, searching from an index. */
   place(price, from) {
     let [low, high] = [from, this.rows.length];
     const { rows, direction } = this;
@@ -1541,7 +1541,7 @@ export class Session {
     return null;
   }
 
-  /** Handle a binary update; those of a subscription that is ending are ignored. */
+  /** Handle a binary update, unless its subscription is ending. */
   #receivedPacked(update) {
     const found = this.#numbered.get(update.subscription);
     if (!found || this.#subscriptions.get(found.key) !== found) return;
@@ -1837,9 +1837,9 @@ export class Onebook {
       wake();
     };
     const put = (record, change, account = record.account?.name ?? record.exchange) => {
-      const { raw, ...told } = record;
-      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // the time is that of the read
-      const [id, content] = [record.transactionId, JSON.stringify(told)];
+      const { raw, ...stated } = record;
+      if (record.incomplete.includes("timestamp")) Object.assign(stated, { timestamp: 0, datetime: "" }); // it is the time of the read
+      const [id, content] = [record.transactionId, JSON.stringify(stated)];
       const before = seen.get(id);
       seen.delete(id);
       seen.set(id, content);

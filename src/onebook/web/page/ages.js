@@ -46,7 +46,7 @@ export class PriceAges {
   }
 }
 
-/** How long the newest best price of each exchange took to the service; of those whose times are known. */
+/** Return the transit time of the newest best price of each exchange, if known. */
 export function delaysOf(times) {
   const found = new Map();
   for (const [name, { top, offset, error }] of Object.entries(times?.exchanges ?? {})) {

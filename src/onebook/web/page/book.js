@@ -35,8 +35,8 @@ const worstOf = ({ worst }) => (worst === null ? null : Number(worst));
  * Convert a view of the client for display: a double is exact enough for a screen.
  *
  * With a price step (`binned`) the service bins levels and computes its figures from the bins; with the fill of `PROBE`
- * the figures are those of the exact books again. `feeOf` is that of a book after fees, else null. `fine` prices have more
- * decimals than a screen needs.
+ * they are exact again. `feeOf` returns the fees of a book after fees, else null. `fine` prices have more decimals than a
+ * screen needs.
  */
 export function readBook({ bids, asks, marketStats, ages = {}, fill = {}, coverage = {}, binned = false, feeOf = null, fine = false }) {
   const [ask, bid] = [fill.buy, fill.sell].map((side) => side?.find(isProbe));

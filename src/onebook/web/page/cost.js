@@ -200,7 +200,7 @@ export class Cost {
     hide(this.#shortage, !text);
   }
 
-  /** What the books do not hold, what lots leave over, and what is not known. */
+  /** Explain the unfilled rest of the size: too few levels, lot sizes, or unknown fees. */
   #explain(found) {
     const { base, quote } = this.names;
     const unit = found[0].by === "amount" ? base : quote;

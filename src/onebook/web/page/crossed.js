@@ -56,7 +56,7 @@ export class Crossed {
     return this.#part.shows(view);
   }
 
-  /** The crossings of other options are no longer those of the view. */
+  /** Drop the crossings: they were computed with other options. */
   accepted() {
     this.#pairs.clear();
   }
@@ -95,7 +95,7 @@ export class Crossed {
     this.#ended = this.#ended.filter(back).slice(0, ENDED_MAX);
   }
 
-  /** The best crossing of now after fees: null for none, undefined if unknown. */
+  /** The best current crossing after fees: null for none, undefined if unknown. */
   get best() {
     if (!this.#heard || this.#gross) return undefined;
     return this.#pairs.values().next().value?.crossing ?? null;

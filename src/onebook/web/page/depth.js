@@ -106,7 +106,7 @@ export class Depth {
 
   /**
    * Subscribe with the options that the range needs; `mid` is that of the exact book, `terms` are the exchanges, quotes
-   * and fees of the panel, `reading` what `readBook` is told of them.
+   * and fees of the panel, `reading` the arguments of `readBook` for them.
    */
   follow(nowMs, mid, terms, reading) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");

@@ -85,7 +85,7 @@ export class Fees {
     return this.#table && Object.keys(this.#table).length ? this.#table : null;
   }
 
-  /** Whose fees these are, to be read after "after". */
+  /** Description of the fees, to follow the word "after". */
   get named() {
     return this.published ? "the taker fees that exchanges publish" : "the taker fees of this key";
   }

@@ -34,7 +34,7 @@ export class Panel {
   #site;
   #unread = null; // the newest update since the last drawing
   #book = null; // the drawn book
-  #reading = {}; // what `readBook` is told of the accepted view
+  #reading = {}; // arguments of `readBook` for the accepted view
   #kept = {}; // the accepted choices of prices and step
   #unknownFees = []; // exchanges that net prices leave out
   #readMs = 0; // when it was read: the time of its points in charts, even after a sleep between two frames
@@ -163,7 +163,7 @@ export class Panel {
     return { ...this.#terms, ...(fees && { fees, net: true }) };
   }
 
-  /** Show the choice of prices, and what it leaves out. */
+  /** Show the selected kind of prices, and the exchanges that it leaves out. */
   #showPrices() {
     const { fees } = this.#site;
     const { symbol, net } = this.wanted;

@@ -46,7 +46,7 @@ CONTRACT = "pf_xbtusd"
 
 
 class RandomKraken(RandomRows):
-    """An account to which something happened; `lists` has `ledger`, `log` and what decorates."""
+    """An account with random events; `lists` has `ledger`, `log` and the lists with details."""
 
     def __init__(self, seed: int, *, from_ms: int, to_ms: int) -> None:
         super().__init__(seed, from_ms=from_ms, to_ms=to_ms, tokens_to_ms=from_ms)
@@ -55,7 +55,7 @@ class RandomKraken(RandomRows):
         self.wallets: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
 
     def fill(self, events: int) -> None:
-        """Let so many things happen."""
+        """Generate this many events."""
         makers = [
             self.trade, self.one_legged_trade, self.conversion, self.token_trade, self.deposit,
             self.withdrawal, self.failed_withdrawal, self.unbooked, self.reward, self.allocation,
@@ -79,7 +79,7 @@ class RandomKraken(RandomRows):
         self, at_ms: int, kind: str, asset: str, amount: Decimal, refid: str, *expected: Expected,
         fee: Decimal = Decimal(0), subtype: str = "", aclass: str = "currency",
     ) -> None:  # fmt: skip
-        """A ledger row; the balance is filled in when it is served."""
+        """A ledger row; its balance is filled in when it is served."""
         name = self.name()
         row = {
             "id": f"L{name}", "refid": refid, "time": at_ms, "type": kind, "subtype": subtype,
@@ -108,7 +108,7 @@ class RandomKraken(RandomRows):
         return self.random.choice(list(COINS))
 
     def _times(self, count: int) -> tuple[list[int], int | None]:
-        """Times of an event's rows, in any order; the record's, if all are the same."""
+        """Times of an event's rows, in any order; the record's time, if all are equal."""
         at_ms = self.time()
         if self.random.random() < 0.5:
             return [at_ms] * count, at_ms
@@ -150,7 +150,7 @@ class RandomKraken(RandomRows):
         }  # fmt: skip
 
     def one_legged_trade(self) -> None:
-        """The other leg rounds to zero."""
+        """A trade whose other leg rounds to zero."""
         asset, amount, sells = self.coin(), self.number(4), self.random.random() < 0.5
         at_ms, money = self.time(), (COINS[asset], amount)
         self.row(
@@ -237,7 +237,7 @@ class RandomKraken(RandomRows):
         return Sent(COINS[asset], amount, at_ms, listed["txid"], listed["info"])
 
     def failed_withdrawal(self) -> None:
-        """It is booked back days later, with a negative fee: nothing moved."""
+        """A withdrawal reversed days later, with a negative fee: nothing moved."""
         asset, amount, refid = self.coin(), self.number(), self.refid("A")
         fee, at_ms = self.number(4), self.time(self.to_ms - 8 * DAY_MS)
         at_ms = min(at_ms, self.to_ms - 8 * DAY_MS)
@@ -270,7 +270,7 @@ class RandomKraken(RandomRows):
         )  # fmt: skip
 
     def allocation(self) -> None:
-        """Two or more moves at once; the reference of the strategy comes again another day."""
+        """Two or more moves at once; the strategy's reference is reused on another day."""
         at_ms, word = self.time(), self.random.choice(["allocation", "deallocation",
                                                        "autoallocation", "migration"])  # fmt: skip
         refid = f"EL{at_ms // DAY_MS % 3}-{at_ms // 60_000}"

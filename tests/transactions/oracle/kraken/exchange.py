@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class RandomKrakenExchange:
-    """Answers for an account; `violations` is what was asked against Kraken's pages."""
+    """Answers for an account; `violations` lists requests against Kraken's rules."""
 
     def __init__(self, account: RandomKraken, seed: int, *, now_ms: Callable[[], int]) -> None:
         self.account = account
@@ -65,7 +65,7 @@ class RandomKrakenExchange:
         self._counts_all = seed % 3 == 1  # `count` disregards type and start, as of old
 
     def answer(self, method: str, path: str, query: Query, body: Query) -> Answer:
-        """The answer of a request."""
+        """The answer to a request."""
         faults = FUTURES_FAULTS if not path.startswith("/0/") else FAULTS
         if self.random.random() < self._fault_rate:
             fault = self.random.choice([*faults, "reset"])
@@ -185,7 +185,7 @@ class RandomKrakenExchange:
         return self._sent({"error": [], "result": page})
 
     def _book(self) -> None:
-        """Something happens while the account is read."""
+        """Add an event while the account is read."""
         self.account.late = True
         for make in (self.account.deposit, self.account.trade, self.account.reward):
             make()
@@ -248,7 +248,7 @@ def _iso(at_ms: int) -> str:
 
 @asynccontextmanager
 async def listening(exchange: RandomKrakenExchange) -> AsyncIterator[str]:
-    """Serve both hosts on one free loopback port; the address comes out."""
+    """Serve both hosts on one free loopback port; yields the URL."""
     served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

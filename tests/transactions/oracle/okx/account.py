@@ -40,7 +40,7 @@ SIGNED = {  # those that mean another event where the balance falls
 
 
 class RandomOkx(RandomRows):
-    """An account to which something happened; `bills` has both ledgers, `lists` the others.
+    """An account with random events; `bills` has both ledgers, `lists` the other lists.
 
     Args:
         trading_days: For how long the trading account was used.
@@ -57,7 +57,7 @@ class RandomOkx(RandomRows):
         self._number = 10**17
 
     def fill(self, events: int) -> None:
-        """Let so many things happen."""
+        """Generate this many events."""
         makers = [
             self.trade, self.trade, self.contract, self.move, self.conversion, self.alone,
             self.funded, self.signed, self.deposit, self.withdrawal, self.cancelled, self.unlisted,
@@ -81,7 +81,7 @@ class RandomOkx(RandomRows):
     # Times and rows -------------------------------------------------------------------------
 
     def recent(self) -> int:
-        """A time at which trading bills are kept, now and then that of many others."""
+        """A time for trading bills, sometimes shared by many."""
         low = self.to_ms - self.trading_days * DAY_MS
         if self.dense and self.random.random() < 0.6:
             return low + 40 * DAY_MS + self.random.randrange(3_600) * 1_000
@@ -182,7 +182,7 @@ class RandomOkx(RandomRows):
             self.one_way(ccy, gained, "futures", "closed_pnl")
 
     def move(self) -> None:
-        """A move between the accounts, which books it in each, up to a second apart."""
+        """A move between the accounts, booked in each, up to a second apart."""
         ccy, amount, at_ms = self.random.choice(COINS), self.number(8), self.recent()
         later, back = self.random.randrange(1_000), self.random.random() < 0.5
         self.funding(at_ms, "130" if back else "131", ccy, amount if back else -amount)
@@ -253,7 +253,7 @@ class RandomOkx(RandomRows):
         return at_ms, ccy, amount, fee
 
     def withdrawal(self) -> None:
-        """Its fee is in the same bill or in one of its own."""
+        """A conversion whose fee is in the same bill or in a separate one."""
         at_ms, ccy, amount, fee = self._withdrawal("2")
         if self.random.random() < 0.5:
             self.funding(at_ms, "2", ccy, -amount - fee)

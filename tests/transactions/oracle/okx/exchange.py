@@ -26,7 +26,7 @@ FAULTS = (
 
 
 class RandomOkxExchange(httpx.AsyncBaseTransport):
-    """Answers for an account; `violations` is what was asked against OKX's pages."""
+    """Answers for an account; `violations` lists requests against OKX's rules."""
 
     def __init__(self, account: RandomOkx, seed: int, *, now_ms: Callable[[], int]) -> None:
         self.account = account

@@ -1,4 +1,4 @@
-"""Exports of one random OKX account: made late, in some time zone, sometimes empty or failed.
+"""Exports of one random OKX account: late, in any time zone, sometimes empty or failed.
 
 A file has the trading bills of a quarter, newest or oldest first, with the columns of OKX's page.
 """

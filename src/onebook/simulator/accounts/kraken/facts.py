@@ -9,7 +9,7 @@ from onebook.simulator.accounts.kraken.names import Contract, ListedPair, id_of,
 # Times when Kraken changed the behaviour of accounts or the form of their rows.
 REFIDS_CHANGED: Final = ticks_of("2023-08-01")  # references of funding become FT...
 STAKING_ENDED: Final = ticks_of("2024-01-15")  # staked funds move to Earn
-SEVEN_DECIMALS: Final = ticks_of("2023-01-01")  # for times; trades then also name the maker
+SEVEN_DECIMALS: Final = ticks_of("2023-01-01")  # in times; trades also get the field `maker`
 TRADESPOT: Final = ticks_of("2025-01-01")  # subtype of trades; ledger times lose a decimal
 FLEX_OPENED: Final = ticks_of("2022-03-20")  # multi-collateral contracts
 

@@ -237,7 +237,7 @@ class FundMovements:
             self._books.later(failed, "reversal", move)
 
     def reverse(self, at: int, move: Movement) -> None:
-        """Book a movement back: the opposite amount and a negative fee, under its reference."""
+        """Reverse a movement: book the opposite amount and a negative fee under its reference."""
         kind = "deposit" if move.incoming else "withdrawal"
         amount = -move.amount if move.incoming else move.amount
         row = self._books.row(at, kind, move.asset, amount, move.refid, fee=-move.fee)

@@ -223,7 +223,7 @@ class SimulatedKrakenFutures(SimulatedHost):
             raise KrakenRefused("invalidArgument")
         first, last = _whole(query, "from", 0), _whole(query, "to", 2**62)
         after, until = _time_bounds(query)
-        # Ids rise with time: the place of an id is that of its row.
+        # Ids rise with time, so the index of an id is the index of its row.
         if first > 1:
             after = max(after, self.account.log_place(first - 1))
         if last < 2**62:

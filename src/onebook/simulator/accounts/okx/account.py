@@ -78,7 +78,7 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
     # Truth ----------------------------------------------------------------------------------
 
     def balances(self, at_ms: int | None = None) -> dict[tuple[str, str], int]:
-        """Return the balances by (wallet, currency), now or at the end of a time.
+        """Return the balances by (wallet, currency), now or at a past time.
 
         Wallets are `trading`, `funding`, `isolated` and the earn products; amounts are in 10^-16.
         Zero balances are included. The times of trading bills are off by some milliseconds.
