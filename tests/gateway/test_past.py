@@ -126,7 +126,7 @@ async def test_rest_answers_with_the_options_of_a_view(tmp_path):
             await node.gateway.book_at(SYMBOL, {"depth": "none"}, at_us, {})
         with pytest.raises(InvalidRequest, match="in the future"):
             await node.gateway.book_at(SYMBOL, {}, at_us + 3_600_000_000, {})
-        with pytest.raises(HistoryNotFound, match="is missing in the history"):
+        with pytest.raises(HistoryNotFound, match="The history has a gap at"):
             await node.gateway.book_at(SYMBOL, {}, at_us - 3_600_000_000, {})
 
 
@@ -141,7 +141,7 @@ async def test_what_cannot_be_answered_is_one_sentence(tmp_path):
         assert refusal["message"] == "as_of: must not be in the future."
         refusal = await client.ask(**ask, as_of="2020-01-01T00:00:00")
         assert (refusal["error"], refusal["id"]) == ("history_not_found", 1)
-        assert "it was recorded from" in refusal["message"]
+        assert "recorded again from" in refusal["message"]
         assert str(tmp_path) not in refusal["message"]
     (tmp_path / "other").mkdir()
     async with gateway(tmp_path / "other") as node, node.client(await node.key()) as client:
