@@ -33,13 +33,14 @@ from onebook.accounts.usage import UsageFile, apply_files, new_epoch, usage_plac
 from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.app import feeder
+from onebook.app.recording import keep_books, record_history
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import ExchangeSettings, ServerSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import CERTIFICATE_ENDS, DISK_FREE, LAST_BACKUP
-from onebook.model import GIB_BYTES, SECOND_MS
+from onebook.model import SECOND_MS
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
 from onebook.nodes.nats import NatsBus
@@ -138,10 +139,13 @@ async def running(
         stack.push_async_callback(transactions.close)
         await stack.enter_async_context(collecting(settings, store, transactions))
         books = Books()
-        await _record_history(stack, settings, books)
+        if settings.node.role == "all":
+            await record_history(stack, settings, books)
         listed, supervisor, sharing = await _book_parts(
             stack, settings, overrides, rest=rest, books=books
         )
+        if settings.node.role == "all":
+            keep_books(settings.history, listed, supervisor)
         accounts = await stack.enter_async_context(
             Accounts(
                 store,
@@ -205,33 +209,6 @@ def _listeners(
     if server.metrics_port is None:
         return listener, None
     return listener, stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
-
-
-async def _record_history(stack: AsyncExitStack, settings: Settings, books: Books) -> None:
-    """Record the books of this node, if the settings have a folder for it.
-
-    Raises:
-        ConfigError: pyarrow is missing.
-    """
-    history = settings.history
-    if history.dir is None:
-        return
-    try:
-        from onebook.archive.recorder import HistoryRecorder
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("pyarrow"):
-            raise
-        raise ConfigError(
-            f"{settings.origin('history.dir')}history.dir needs pyarrow: "
-            'pip install "onebook[history]".'
-        ) from None
-    recorder = HistoryRecorder(
-        books,
-        history.dir,
-        keep_days=history.keep_days,
-        keep_bytes=history.keep_gb * GIB_BYTES,
-    )
-    await stack.enter_async_context(recorder)
 
 
 class BookParts(NamedTuple):
