@@ -414,6 +414,7 @@ def site() -> Site:
         ),
         health=lambda: HealthFacts(ready=True),
         published_fees=lambda symbol: ([], []),
+        book_at=Any,
         websocket=WebSocketFacts(
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),

@@ -171,6 +171,7 @@ async def running(
                 transactions=transactions,
                 transfers=listed.transfer,
                 limits=gateway_limits,
+                history=settings.history.dir,
             )
         )
         if sharing is not None:
@@ -381,6 +382,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         transactions=node.transactions,
         health=lambda: health_of(node, clock.wall_ms()),
         published_fees=node.catalogue.published_fees,
+        book_at=node.gateway.book_at,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),
