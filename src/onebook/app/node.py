@@ -50,6 +50,7 @@ from onebook.ops.preflight import publish_build, warn_of_missing_extensions
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.store.database import BACKED_UP_AT
+from onebook.transactions.adapter import AdapterEntry, EventType
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import Collector
 from onebook.transactions.credentials import Vault, master_keys
@@ -170,6 +171,7 @@ async def running(
                 transactions=transactions,
                 transfers=listed.transfer,
                 limits=gateway_limits,
+                history=settings.history.dir,
             )
         )
         if sharing is not None:
@@ -380,6 +382,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         transactions=node.transactions,
         health=lambda: health_of(node, clock.wall_ms()),
         published_fees=node.catalogue.published_fees,
+        book_at=node.gateway.book_at,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),
@@ -394,10 +397,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         openapi=application.openapi,
         asyncapi=lambda: asyncapi_of(services, web.PLACEHOLDER_URL),
         base_url=lambda request: base_url(request, services),
-        exchanges=[
-            web.TransactionSection(each.name, each.display, each.types)
-            for each in node.transactions.exchanges
-        ],
+        exchanges=[section_of(each) for each in node.transactions.exchanges],
         limits=[
             web.DocumentedLimit(each.name, str(each.default), each.meaning)
             for each in catalogue(settings)
@@ -406,6 +406,29 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
     )
     application.include_router(web.pages(site))
     return application
+
+
+def section_of(entry: AdapterEntry) -> web.TransactionSection:
+    """The section about an exchange on the page of the interface."""
+    books = entry.bookkeeping
+    unproven = [(books.word(kind), each) for kind, each in books.unproven]
+    if books.unheld is not None:
+        unproven.append((EventType.HOLDINGS.value, books.unheld))
+    return web.TransactionSection(
+        entry.name,
+        entry.display,
+        entry.types,
+        advice=entry.advice,
+        credentials=tuple(field.label for field in entry.fields),
+        hosts=tuple(
+            (environment.value, name, url)
+            for environment, hosts in entry.hosts.items()
+            for name, url in hosts.items()
+        ),
+        omitted=tuple(entry.omitted.items()),
+        unproven=tuple((kind, each.what, each.why) for kind, each in unproven),
+        reference=f"/docs/reference/{entry.reference}",
+    )
 
 
 def health_of(node: Node, now_ms: int) -> api.HealthFacts:

@@ -860,7 +860,7 @@ function numbersOf(value) {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, numbersOf(each)]));
 }
 
-// Members of a view that are made when they are read, after a binary update.
+// Members of a view that are computed on first access after a binary update.
 const MADE_WHEN_READ = {
   bids: (state) => state.side("bids"),
   asks: (state) => state.side("asks"),
