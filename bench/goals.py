@@ -173,6 +173,7 @@ ONE, TWELVE, FIVE = fanout_row(1), fanout_row(12), fanout_row(1, streams=5)
 FEW, MANY = fanout_row(1, 100), fanout_row(1, 5_000)
 RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
+IDLE = "idle authenticated client"
 FLOOR = "C send()"
 LIBRARY = "frame to the caller's function, 20 books"
 ASLEEP = "the same with 7 ms of sleep between rounds"
@@ -299,8 +300,27 @@ GOALS = (
         for when in ("", ", changed")
     ),
     Goal(
-        9, "an idle authenticated client", ("idle authenticated client", OURS), None, AT_MOST, 4,
-        unit="KiB",
+        9, "an idle authenticated client", (IDLE, "KiB"), None, AT_MOST, 4, unit="KiB",
+    ),
+    Goal(
+        9, "the same, CPU with a ping every 20 s", (IDLE, "us of CPU a second"), None, AT_MOST, 2,
+        unit="us a second",
+    ),
+    *(
+        Goal(
+            9, f"longest turn {what}", (row, f"longest turn{name}, ms of CPU"), None, AT_MOST, 20,
+            unit="ms",
+        )
+        for what, row, name in (
+            ("with idle clients", IDLE, ""),
+            ("while clients connect", IDLE, " while connecting"),
+            ("of a drain", "drain of all", ""),
+            ("while all return", "all clients return", ""),
+        )
+    ),
+    Goal(
+        9, "longest wait of a client that returns",
+        ("all clients return", "longest wait of one, s"), None, AT_MOST, 2, unit="s",
     ),
     Goal(10, "30 feeds, bare uvloop", *against(RECEIVE, "bare uvloop protocol"), AT_MOST, 1.15),
     Goal(10, "30 feeds, websockets", *against(RECEIVE, "websockets"), AT_LEAST, 2.4),

@@ -40,7 +40,7 @@ def made_of(
     monotonic: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> Clock:
-    """A clock of the test's own functions; it has the real ones for those that are not given."""
+    """A clock that uses the given functions, and the real clock's for the others."""
     clock, given = Clock(), {"wall_ms": wall_ms, "monotonic": monotonic, "sleep": sleep}
     for name, function in given.items():
         if function is not None:

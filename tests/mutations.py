@@ -213,6 +213,12 @@ MUTATIONS: Final = {
         "return known",
         "test_a_name_is_resolved_to_an_exchange_in_use",
     ),
+    "timer_of_a_tick_that_is_over": Mutation(
+        "04d910b9",
+        "sorted(each for each in self._wheel if each <= last)",
+        "sorted(each for each in self._wheel if each == last)",
+        "test_a_target_is_called_in_the_first_tick_after_its_time",
+    ),
     "bytes_of_the_former_key": Mutation(
         "bd0cf68",
         "self._charges.charge_written(connection)",

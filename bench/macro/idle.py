@@ -199,6 +199,7 @@ async def grow(
     """Connect more and more clients; report each number."""
     port, groups, count = node.address[1], [], 0
     first_bytes, first_share = 0, 0.0
+    values: dict[str, float] = {}
     for clients in (FIRST, *numbers):
         if free_bytes() < (clients - count) * CLIENT_BYTES + SPARE_BYTES:
             print(f"{clients} clients: too little memory is free", file=sys.stderr)
@@ -234,7 +235,7 @@ async def grow(
             "pongs each": pongs / clients,
         }
         report(f"{clients} idle authenticated clients", values, "")
-        report("idle authenticated client", values, "of the most")
+    report("idle authenticated client", values, "of the most")
     return groups
 
 

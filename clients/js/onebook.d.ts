@@ -278,6 +278,11 @@ export interface BookOptions {
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */
 export type Symbols = string | Iterable<string> | Record<string, BookOptions | BookOptions[]>;
 
+export interface AsOf {
+  /** A moment of the service's history: ISO 8601, UTC if without a zone, or microseconds since 1970. */
+  asOf?: string | number;
+}
+
 export interface WatchOptions extends BookOptions {
   /** false: a separate view for each exchange of each symbol, with the exchange's name as `view`; true by default. */
   merged?: boolean;
@@ -648,7 +653,7 @@ export class Session {
   /** Send one message and return its reply, both as on the wire; repeated if the connection ends first. */
   ask(message: Record<string, any>): Promise<Record<string, any>>;
   /** Request the merged book of one symbol once; absent options are those of its subscription. */
-  orderBook(symbol: string, options?: BookOptions): Promise<View>;
+  orderBook(symbol: string, options?: BookOptions & AsOf): Promise<View>;
   /** List the exchanges and the state of their feeds. */
   exchanges(): Promise<Exchanges>;
   /** List the pairs of all exchanges. */
@@ -667,7 +672,7 @@ export class Onebook {
   /** Return a connection without subscriptions. */
   session(options?: SessionOptions): Session;
   /** Request the merged book of one symbol once. */
-  orderBook(symbol: string, options?: BookOptions): Promise<View>;
+  orderBook(symbol: string, options?: BookOptions & AsOf): Promise<View>;
   /** List the exchanges and the state of their feeds. */
   exchanges(): Promise<Exchanges>;
   /** List the pairs of all exchanges. */

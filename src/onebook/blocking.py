@@ -39,7 +39,7 @@ class AsyncBooks(Protocol[State]):
     """Order books of the library or of a service."""
 
     def __aenter__(self) -> Coroutine[Any, Any, object]:
-        """Open them."""
+        """Open the books."""
 
     def __aexit__(self, kind: None, error: None, trace: None, /) -> Coroutine[Any, Any, None]:
         """Close them."""

@@ -260,6 +260,11 @@ class Books:
             self._by_symbol.setdefault(instrument.symbol, {})[instrument] = book
         return book
 
+    def adopt(self, book: LiveBook) -> None:
+        """Add a book that other `Books` opened, whose subscribers alone are notified of it."""
+        self._books[book.instrument] = book
+        self._by_symbol.setdefault(book.instrument.symbol, {})[book.instrument] = book
+
     def close(self, instrument: Instrument) -> None:
         """Close a book; its subscribers are notified that it is offline."""
         self.set_health(instrument, Health.OFFLINE, Reason.NOT_WANTED, 0.0)

@@ -175,6 +175,18 @@ class ServiceUnavailable(OnebookError):
     code, status = "service_unavailable", 503
 
 
+class HistoryNotFound(OnebookError):
+    """The requested moment was not recorded; the message says when recording ended and began."""
+
+    code, status = "history_not_found", 404
+
+
+class HistoryUnavailable(OnebookError):
+    """This node has no history of order books, or cannot read it at the moment."""
+
+    code, status = "history_unavailable", 503
+
+
 class DatabaseUnavailable(ServiceUnavailable):
     """The database failed or timed out.
 

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -170,11 +170,12 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
     """Usage was counted in the period of the first flush after midnight."""
     delivered = [1]
 
-    def collect() -> None:
+    def collect() -> Iterator[None]:
         while delivered:
             meter.add(key.key_id, delivered.pop())
+        yield
 
-    meter.collect.subscribe(collect)
+    meter.collect_from(collect)
     ending = period_at(key.created_at_ms, rig.clock.now_ms)
     rig.clock.now_ms = ending.end_ms - 100
     await meter.round()
@@ -603,7 +604,13 @@ async def test_each_round_without_the_store_reaches_the_file(
     meter = Meter(away, rig.clock, file=file)  # type: ignore[arg-type]
     await meter.open(key)
     unsettled = [3, 4, 5]
-    meter.collect.subscribe(lambda: meter.add(key.key_id, unsettled.pop()) if unsettled else None)
+
+    def collect() -> Iterator[None]:
+        if unsettled:
+            meter.add(key.key_id, unsettled.pop())
+        yield
+
+    meter.collect_from(collect)
     for _ in range(3):
         if how == "fails":
             with pytest.raises(DatabaseUnavailable):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import sys
+import threading
 import time
 from base64 import b64encode
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -334,6 +335,22 @@ async def test_a_history_that_cannot_be_written(tmp_path, caplog):
         (history / "open").write_text("not a folder")
         await alerts.fires("OnebookHistoryFailing")
         assert caplog.text.count("Books are not recorded") == 1
+
+
+@fires("OnebookHistoryBehind")
+async def test_a_disk_that_is_slower_than_the_books(tmp_path):
+    written = threading.Event()
+    async with (
+        SimulatedExchanges(["okx"], rate_hz=20) as exchanges,
+        watched(tmp_path, exchanges.urls, history={"dir": tmp_path / "history"}) as (node, alerts),
+    ):
+        recorder = node.books._on_applied.__self__
+        recorder._thread.submit(written.wait, PATIENCE_S)
+        try:
+            await alerts.fires("OnebookHistoryBehind")
+            assert not recorder._failed  # it waits, and loses nothing
+        finally:
+            written.set()
 
 
 # Clients

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from onebook import api, app  # noqa: F401  every metric of a node is declared
+from onebook.archive import recorder  # noqa: F401  which a node imports only with history.dir
 from onebook.gateway import codes
 
 from .promtool import NAMES, RULES, needed, run

@@ -2,11 +2,12 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI
 
@@ -22,7 +23,7 @@ from onebook.api import (
 from onebook.clock import SYSTEM_CLOCK
 from onebook.clock import Clock as SourceClock
 from onebook.config import ApiSettings
-from onebook.fees import PublishedFee
+from onebook.fees import PublishedFee, TakerFees
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import History, SimulatedBybit, SimulatedKey
@@ -102,6 +103,7 @@ class World:
             transactions=self.transactions,
             health=lambda: self.health,
             published_fees=lambda symbol: self.published.get(symbol, ([], [])),
+            book_at=self.book_at,
             websocket=WebSocketFacts(
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
@@ -111,6 +113,11 @@ class World:
 
     def change(self) -> AuditedChange:
         return AuditedChange(self.clock.ms, "operator", "test")
+
+    async def book_at(
+        self, symbol: str, query: Mapping[str, object], at_us: int, fees: TakerFees
+    ) -> bytes:
+        return msgspec.json.encode({"symbol": symbol, "query": query, "at": at_us, "fees": fees})
 
     async def move_key(self, key: str, action: str) -> None:
         """Apply an operator's change from another process, and poll."""

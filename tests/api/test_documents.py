@@ -102,6 +102,7 @@ LABELS = [
     "GET /api/v1/fees",
     "GET /api/v1/fees/published",
     "PUT /api/v1/fees",
+    "GET /api/v1/orderbooks/{base}/{quote}",
 ]
 
 
@@ -109,6 +110,7 @@ MEANINGFUL = {
     "POST /api/v1/transactions",
     "POST /api/v1/transactions/validate-credentials",
     "PUT /api/v1/fees",
+    "GET /api/v1/orderbooks/{base}/{quote}",
 }
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.

@@ -441,6 +441,13 @@ def test_a_refused_symbol_comes_with_those_that_it_resembles():
     assert "None of these exchanges trades BTC/USDT. Did you mean BTC/USDC?" in answer.output
 
 
+def test_a_service_that_sends_invalid_updates_is_given_up():
+    with Scripted(UPDATE) as server:  # without the crossings that fees bring
+        answer = server.watch("--updates", "1", "--net", "--fees", "key")
+    assert answer.exit_code == 2
+    assert "data.crossings is missing. The versions of client and service" in answer.output
+
+
 @pytest.mark.parametrize("table", ["key", "published"])
 def test_a_named_table_of_fees_is_that_of_the_service(table):
     data = UPDATE["data"] | {"crossings": []}

@@ -8,9 +8,11 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from websockets.asyncio.server import serve
 
 from client.place import place
 from client.test_js import needs_node, run
+from client.test_watch import HOST, Scripted
 from gateway.test_live_transactions import FAST, replace_key
 from onebook.client import AsyncOnebook, Onebook, Refused
 from onebook.transactions.live import LiveLimits
@@ -185,3 +187,14 @@ async def test_credentials_of_another_account_end_it_in_javascript(rig):
 
     state, refused = await run(ENDING, on_line=on_line, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
     assert (state, refused) == ("ended", ["Refused", "account_changed", ENDED])
+
+
+async def test_a_service_that_keeps_sending_invalid_errors_is_given_up():
+    script = Scripted(*[["hear", "hear", {"type": "error"}, "stay"]] * 3)
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with AsyncOnebook(f"http://{HOST}:{port}", "key") as client:
+            with pytest.raises(Refused, match=r"invalid error: .* The versions of") as refused:
+                await anext(client.follow_transactions("bybit", TYPES))
+    assert refused.value.code == "protocol_error"
+    assert script.conversations == []

@@ -316,6 +316,18 @@ async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
     assert heard[:3] == ["authenticate", "subscribe_aggregated", "resync"]
 
 
+@needs_node
+async def test_in_node_a_service_that_keeps_sending_invalid_messages_is_given_up():
+    invalid = update(1, 10)
+    del invalid["data"]["bids"]
+    script = Scripted(*[["hear", "hear", invalid, "stay"]] * 3)
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(FOLLOW, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == [*[[False, "protocol_error"]] * 2, ["Refused", "protocol_error"]]
+    assert len(script.heard) == 6
+
+
 CHANGE = """
 import { Onebook } from "MODULE";
 const seen = [];

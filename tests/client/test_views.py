@@ -1,4 +1,4 @@
-"""Several views of one symbol on one connection of the Python client, which changes them."""
+"""Several views of one symbol on one connection of the Python client, and changes of them."""
 
 import asyncio
 

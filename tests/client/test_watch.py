@@ -469,6 +469,28 @@ async def test_attempts_end_where_the_caller_says():
     assert failed.value.code == "unreachable"
 
 
+def without(name):
+    """An update that lacks a member."""
+    message = update(1, 10)
+    del message["data"][name]
+    return message
+
+
+async def test_a_service_that_keeps_sending_invalid_messages_is_given_up():
+    script = Scripted(*[["hear", "hear", without("bids"), "stay"]] * 3)
+    with pytest.raises(Refused, match=r"data\.bids is missing\. The versions of") as refused:
+        await seen(script)
+    assert refused.value.code == "protocol_error"
+    assert len(script.heard) == 6
+
+
+async def test_other_failures_between_invalid_messages_are_retried():
+    invalid = ["hear", "hear", without("bids"), "stay"]
+    works = ["hear", "hear", update(1, 10), "stay"]
+    script = Scripted(invalid, invalid, ["hear", "hear", 4100], invalid, works)
+    assert await seen(script, 5) == [*[(False, None)] * 4, (True, 10)]
+
+
 async def test_a_peer_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(session, "ANSWER_TIMEOUT_S", 0.05)
     script = Scripted(["hear", "hear", "stay"], ["hear", "hear", update(1, 10), "stay"])

@@ -535,6 +535,7 @@ OURS: Final = {
     "web/*.py": "pages of the package",
     "archive/folder.py": "names of files that this package wrote",
     "updates.py": "the schema of the package",
+    "api/orderbooks.py": "an option of a query, whose fields the gateway checks",
     "streams/basket.py": "levels that the core packed",
     "app/workers.py": "the ports file of its own nats-server",
     "transactions/address.py": "its own file of a fixed size",

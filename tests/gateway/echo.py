@@ -54,7 +54,7 @@ def echoing():
         authenticator=Authenticator(
             settings, accounts=None, connections=connections, charges=charges, clock=clock
         ),
-        subscriptions=SubscriptionManager(streams=None, fanout=fanout, views=None),
+        subscriptions=SubscriptionManager(streams=None, fanout=fanout, views=None, clock=clock),
         fanout=fanout,
         totals=GatewayTotals(),
         make_processor=lambda: EchoProcessor(

@@ -119,6 +119,7 @@ class Node:
         allowance_bytes=1 << 30,
         clock=None,
         make_market=Market,
+        history=None,
     ):
         self.clock = clock or MovableClock()
         self.settings = settings
@@ -140,6 +141,7 @@ class Node:
             supervisor=self.market,
             clock=self.clock,
             limits=limits,
+            history=history,
         )
         self.streams = self.gateway.streams
         self.port = 0
@@ -289,7 +291,9 @@ async def _nothing(scope, receive, send):
 
 
 @asynccontextmanager
-async def gateway(folder, *, listed=LISTED, limits=LIMITS, allowance_bytes=1 << 30, **options):
+async def gateway(
+    folder, *, listed=LISTED, limits=LIMITS, allowance_bytes=1 << 30, history=None, **options
+):
     """A listening node over a fresh database; `options` are its settings."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(Store(await migrated(folder)))
@@ -298,6 +302,7 @@ async def gateway(folder, *, listed=LISTED, limits=LIMITS, allowance_bytes=1 << 
             store,
             settings=settings,
             listed=listed,
+            history=history,
             limits=limits,
             allowance_bytes=allowance_bytes,
         )

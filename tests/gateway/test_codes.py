@@ -1,6 +1,7 @@
 """Every documented error and close code occurs on a real connection, and no other."""
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,8 @@ ROWS = {
     (E, "subscription_limit_exceeded"): Way(
         {**SUBSCRIBE, "symbol": "ETH/USDT"}, subscriptions_max=1
     ),
+    (E, "history_not_found"): Way({**LOOK, "as_of": "2020-01-01T00:00:00"}, history=Path("absent")),
+    (E, "history_unavailable"): Way({**LOOK, "as_of": "2020-01-01T00:00:00"}),
     (E, "rate_limit_exceeded"): Way({"type": "ping"}, before=_use_up_the_minute),
 }
 

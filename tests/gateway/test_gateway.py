@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import weakref
 from http import HTTPStatus
 
 import pytest
@@ -10,8 +11,13 @@ from websockets.frames import Frame, Opcode
 
 from gateway.helpers import raw, refused
 from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, settled
+from onebook.clock import Clock
+from onebook.config import GatewaySettings
 from onebook.exchanges import EXCHANGES
 from onebook.gateway import GatewayLimits
+from onebook.gateway.authentication import Charges
+from onebook.gateway.gateway import Drain
+from onebook.gateway.registry import ConnectionRegistry
 from onebook.model import Tier
 
 
@@ -139,6 +145,59 @@ async def test_draining_states_when_to_return_and_closes_4200_spread_over_the_ti
             async with asyncio.timeout(PATIENCE_S):
                 await draining
         assert not node.gateway.connections
+
+
+class Closing:
+    """A connection that is closed at once, and counts which of them are not freed yet."""
+
+    def __init__(self, registry, references, counts):
+        self.ended = False
+        self.registry, self.references, self.counts = registry, references, counts
+        registry.add(self)
+        references.append(weakref.ref(self))
+
+    @property
+    def output(self):
+        return self
+
+    def send_text(self, payload):
+        pass
+
+    def end(self, code, reason):
+        self.registry.remove(self)
+        self.counts.append(sum(each() is not None for each in self.references))
+
+
+async def test_draining_frees_each_connection_when_it_is_closed():
+    """Freeing all of them at the end was one turn of the event loop: 46 ms for 8,000."""
+    registry, references, counts = ConnectionRegistry(), [], []
+    for _ in range(3):
+        Closing(registry, references, counts)
+    clock = Clock()
+    drain = Drain(
+        GatewaySettings(drain_s=0.0),
+        connections=registry,
+        charges=Charges(meter=None, connections=registry, clock=clock),
+        clock=clock,
+        close_timeout_s=0.0,
+    )
+    await drain.run()
+    assert counts == [3, 2, 1]
+
+
+async def test_many_connections_are_charged_in_several_turns(node, key, monkeypatch):
+    """All at once took 37 ms for 8,000 connections."""
+    monkeypatch.setattr("onebook.gateway.authentication.CHARGED_AT_ONCE", 1)
+    async with node.client(key) as one, node.client(key) as two, node.client(key) as three:
+        for each in (one, two, three):
+            await each.ask(type="ping")
+        meter = node.accounts.meter
+        (key_id,) = node.gateway.connections.by_key
+        now_ms = node.clock.wall_ms()
+        used = [meter.used(key_id, now_ms) for _ in node.gateway.charges.portions()]
+        assert used == sorted({*used})
+        assert len(used) == 2
+        assert meter.used(key_id, now_ms) > used[-1] > used[0] > 0
 
 
 async def test_draining_does_not_wait_for_a_client_that_does_not_answer(tmp_path):

@@ -1,6 +1,7 @@
 """One HTTP connection: input in turns, and refusals before a request."""
 
 import asyncio
+import gc
 import io
 import logging
 from contextlib import AsyncExitStack
@@ -8,9 +9,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from onebook import logs
+from onebook.http.connection import HttpConnection
 from steady import PATIENCE_S
 
 from .rig import BIG, QUICK, peer_of, problem, served
+
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 async def test_many_requests_at_once_are_spread_over_turns():
@@ -74,13 +78,34 @@ async def test_a_body_that_breaks_while_its_answer_is_sent_ends_the_connection(c
 
 
 async def test_frames_that_come_with_an_upgrade_reach_the_websocket_protocol():
-    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    head = b"GET / HTTP/1.1\r\nHost: x\r\n" + UPGRADE
     async with served() as port, peer_of(port) as peer:
         await peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + head + b"early frames")
         async with asyncio.timeout(PATIENCE_S):
             await peer.reader.readuntil(b"small")
             echo = await peer.reader.readuntil(b"early frames")
     assert echo.startswith(b"GET / HTTP/1.1\r\n")
+
+
+async def test_a_connection_leaves_nothing_to_the_garbage_collector_closed_or_upgraded():
+    """It would never be freed, because the objects of many connections are frozen."""
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n"
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        async with served() as port:
+            async with peer_of(port) as peer:
+                await peer.send(request + b"Connection: close\r\n\r\n")
+                assert (await peer.rest()).endswith(b"small")
+            async with peer_of(port) as peer:
+                await peer.send(request + UPGRADE + b"early frames")
+                async with asyncio.timeout(PATIENCE_S):
+                    await peer.reader.readuntil(b"early frames")
+            gc.collect()
+            assert not [each for each in gc.garbage if isinstance(each, HttpConnection)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
 
 
 @pytest.fixture

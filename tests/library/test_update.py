@@ -48,7 +48,7 @@ def books(draw: Any) -> tuple[Levels, list[Row], list[Row]]:
 def levels_of(
     price_scale: int, amount_scale: int, bids: Any, asks: Any, bid_parts: Any, ask_parts: Any
 ) -> Levels:
-    """The levels of a view, whose best ones are new objects."""
+    """The levels of a view, with new objects for the best ones."""
     best = [_first(side) if side else None for side in (bids, asks)]
     return Levels(price_scale, amount_scale, bids, asks, bid_parts, ask_parts, *best)
 

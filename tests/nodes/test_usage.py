@@ -146,9 +146,11 @@ async def test_a_key_is_cut_off_over_both_gateways_at_most_half_a_percent_late(t
         await service.admin.change_key(service.key.key_id, change(), allowance_bytes=allowance)
         async with Store(url) as store:
             await store.usage.apply(("earlier", 1), {service.cell: used}, change().now_ms)
-        waited = waited_s()
+        waited, began, before = waited_s(), time.monotonic(), service.received_bytes
         await service.ended()
         waited = waited_s() - waited
+        # Faster than before if the machine was busier then: what counts is how late it was.
+        fastest = max(rate, (service.received_bytes - before) / (time.monotonic() - began))
         codes = [code for each in service.subscribers for code in each.end_codes]
         assert codes == [DATA_LIMIT] * len(EXCHANGES) * 2
         for each in service.subscribers:
@@ -157,7 +159,7 @@ async def test_a_key_is_cut_off_over_both_gateways_at_most_half_a_percent_late(t
     assert counted == used + service.received_bytes
     over = counted - allowance
     print(f"overshoot {over} bytes of {allowance}, {over / allowance:.3%}; {over / rate:.2f} s")
-    assert 0 < over <= OVERSHOOT * allowance + rate * waited
+    assert 0 < over <= fastest * (OVERSHOOT * WHOLE_S + waited)
 
 
 async def test_both_gateways_stream_while_postgresql_is_away_and_bill_every_byte_once(

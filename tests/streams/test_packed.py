@@ -16,6 +16,7 @@ from onebook.client.failures import Unavailable
 from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact
 from onebook.client.view import BookView
+from onebook.exchanges.kit import Snapshot
 from onebook.fees import TakerFees
 from onebook.health import Health
 from onebook.streams.fill import fill_sizes
@@ -24,7 +25,7 @@ from onebook.transfers import CoinTransfer, NetworkTransfer
 from onebook.updates import SCHEMA_FILE, Update, decimals, figures
 
 from . import test_basket
-from .test_streams import BOOK, SYMBOL, Rig, key, parse
+from .test_streams import BOOK, SYMBOL, Rig, key, levels, parse
 
 PROTOBUFJS = Path(sys.prefix) / "axe/node_modules/protobufjs/index.js"
 NAMES = ("binance", "kraken", "okx")
@@ -218,7 +219,13 @@ def test_javascript_reads_the_books_of_json(tmp_path):
     assert compared(tmp_path, APPLY, worlds) == sum(map(len, worlds)) > 100
     if not PROTOBUFJS.exists():
         pytest.skip("protobufjs is not installed")
-    rows = [answer(), with_skipped(with_subscription(answer(), 3), 7), beyond_64_bits(), basket()]
+    rows = [
+        answer(),
+        with_skipped(with_subscription(answer(), 3), 7),
+        beyond_64_bits(),
+        basket(),
+        bounded(),
+    ]
     worlds.append([("", payload.hex()) for payload in rows])
     judged = {tuple(each.split(".")) for each in compared(tmp_path, JUDGE, worlds)}
     fields = {
@@ -226,9 +233,7 @@ def test_javascript_reads_the_books_of_json(tmp_path):
         for message in Update.DESCRIPTOR.file.message_types_by_name.values()
         for field in message.fields
     }
-    # The books of these worlds have no times of their exchanges, and no horizon.
-    missed = {each for each in fields - judged if each[0] not in ("ExchangeTimes", "LayerTimes")}
-    assert missed == {("Fill", "uncovered")}
+    assert judged == fields
 
 
 def answer(message_id="q1"):
@@ -258,6 +263,20 @@ def basket():
     stream = test_basket.opened(rig, key_of_basket, **test_basket.BOOKS)
     rig.lose("kraken", symbol="USDC/USDT")
     rig.time.run(1)
+    return stream.full()
+
+
+def bounded():
+    """A whole book with a horizon and the times of its exchange."""
+    rig = rig_of()
+    rig.heard = rig.streams.publisher = Sent()
+    instrument = rig.feeds.instrument("okx", SYMBOL)
+    sides = [levels([(price, "1")]) for price in ("100", "101")]
+    at_us = rig.time.wall_us() - 20_000
+    rig.books.fill(Snapshot(instrument, *sides, levels_asked=1, at=at_us), rig.time.now_s)
+    rig.books.get(instrument).skew.answered(at_us, rig.time.now_s - 0.01, rig.time.now_s)
+    stream = rig.opened(key("okx", encoding="protobuf", fill=SIZES, times=True))
+    rig.time.run(0.2)
     return stream.full()
 
 

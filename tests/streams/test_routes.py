@@ -72,7 +72,7 @@ def every_split(books, fees, rules, size, most, *, buys):
 
 
 def near_books(books, fees, rules, size, *, buys):
-    """Return the levels that hold a size and, of each exchange, one largest lot more."""
+    """Return the levels that cover a size, plus one largest lot on each exchange."""
     sign = 1 if buys else -1
     orders = sorted(
         (sign * price * (1 + sign * Fraction(fee) / 100), -held, at, price)

@@ -125,7 +125,7 @@ class TestNames:
         assert all("name" not in record["account"] for record in first["transactions"])
 
     def test_one_without_credentials_is_named(self) -> None:
-        with pytest.raises(ServiceUnavailable, match="for the account cold"):
+        with pytest.raises(InvalidRequest, match="for the account cold"):
             answered("corsac:cold", "deposits")
         with pytest.raises(InvalidExchange):
             answered("mtgox:cold", "deposits")

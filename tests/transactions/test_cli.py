@@ -127,8 +127,20 @@ class TestCredentials:
         assert "Re-encrypted 1 credential " in run("credentials", "rotate").stdout
         assert (tmp_path / "master_key").read_text() != before
         assert run("credentials", "check", "bybit").exit_code == 0
-        assert run("credentials", "remove", "bybit").exit_code == 0
+        assert run("credentials", "remove", "bybit").exit_code == 0  # not a terminal
         refused(run("credentials", "remove", "bybit"), "No bybit mainnet")
+
+    def test_removal_is_confirmed_on_a_terminal(self, run: Command) -> None:
+        assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
+        prompt = "Delete the bybit mainnet credentials? [y/N]: "
+        remove = "credentials", "remove", "bybit"
+        assert "Aborted" in on_terminal(*remove, typed=[(prompt, "n\n")])
+        assert "bybit" in listed(run)
+        said = on_terminal(*remove, typed=[(prompt, "y\n")])
+        assert said.endswith("The bybit mainnet credentials are deleted.\r\n")
+        assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
+        assert "[y/N]" not in on_terminal(*remove, "--yes", typed=[])
+        assert "bybit" not in listed(run)
 
     def test_a_key_that_the_exchange_refuses_replaces_nothing(
         self, run: Command, tmp_path: Path
@@ -416,7 +428,9 @@ class TestFetch:
             (("--exchange", "mtgox"), "mtgox"),
             (("--format", "ods"), "ods"),
             (("--from", "yesterday"), "yesterday"),
-            (("--from", "now", "--to", "30d"), "after end_time"),
+            (("--from", "now", "--to", "30d"), "--from now is after --to 30d"),
+            (("--from", "2199-01-01"), "--from 2199-01-01 is in the future"),
+            (("--year", "2199"), "The year 2199 has not begun"),
             (("--from", "2001-01-01", "--to", "2002-01-01"), "end_time is earlier"),
             (("--year", "25"), "25 is not a year"),
             (("--year", "2025", "--to", "now"), "--year"),

@@ -19,9 +19,10 @@ from onebook.simulator.accounts.history import UNIT
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.store.leases import Lease, LeaseLost
+from onebook.store.rows import RangeRow
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
 from onebook.transactions.adapter import Bookkeeping
-from onebook.transactions.collected import REREAD_MS
+from onebook.transactions.collected import REREAD_MS, StoredRanges
 from onebook.transactions.collector import (
     RENEW_S,
     TICK_S,
@@ -32,6 +33,7 @@ from onebook.transactions.collector import (
 )
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.request import Query, TransactionsRequest
 from steady import PATIENCE_S
 from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
@@ -174,6 +176,24 @@ async def test_what_the_exchange_forgot_is_still_there(store: Store) -> None:
 
 
 LISTS = {"deposits": "deposits", "fills": "trades", "ledger": "ledger"}
+
+
+async def test_all_of_a_collected_account_begins_with_the_exchange(store: Store) -> None:
+    """The time before it is stored as read: it once made `all` begin in 1970."""
+    async with FennecHome(store) as home:
+        await home.collect()
+        request = TransactionsRequest(exchange="fennec", transaction_types=[*ALL])
+        query = await home.service.prepare(request, key_id="key", streamed=True, whole=True)
+        assert isinstance(query, Query)
+        begins = {each.begins_ms for each in SOURCES.values()}
+        assert query.from_ms == min(begins) > 0
+
+
+def test_a_hole_between_collected_ranges_is_not_the_limit_of_the_exchange() -> None:
+    rows = RangeRow(0, 99, "older_not_kept"), RangeRow(100, 199)
+    assert StoredRanges(rows).reach(0, 199) == (100, "older_not_kept")
+    later = RangeRow(200, 299, "older_not_kept"), RangeRow(300, 399)
+    assert StoredRanges((*rows, *later)).reach(0, 399) == (300, "not_collected")
 
 
 async def pages_with_a_failure(

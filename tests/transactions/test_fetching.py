@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from client.place import ACCOUNT, Place, place
 from onebook.cli.commands import app
 from onebook.cli.fetching import FetchOutcome, FetchRequest, all_kept, fetch_here, fetch_there
+from onebook.cli.transactions import _kept
 from onebook.client import Refused, Unavailable
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import SimulatedKey
@@ -96,16 +98,28 @@ async def test_all_that_an_exchange_keeps(rig: Place, tmp_path: Path) -> None:
     assert there.complete
 
 
-def test_a_type_that_is_kept_for_less_long_than_others_is_not_complete() -> None:
-    def covered(kind: str, from_ms: int, floor: int | None, reason: str | None) -> Coverage:
-        return Coverage(kind, from_ms, 10 * DAY_MS, reason is None, reason, floor)
+def test_all_is_complete_from_the_oldest_kept_record_of_each_type() -> None:
+    def covered(kind: str, from_ms: int | None, reason: str | None) -> Coverage:
+        return Coverage(kind, from_ms, 10 * DAY_MS, reason is None, reason, None)
 
-    short = covered("short", 5 * DAY_MS, 5 * DAY_MS, "older_not_kept")
-    long = covered("long", 2 * DAY_MS, 2 * DAY_MS, "older_not_kept")
-    lost = covered("lost", 3 * DAY_MS, 2 * DAY_MS, "older_not_kept")
-    late = covered("late", 2 * DAY_MS, 2 * DAY_MS, "deadline")
-    found = [entry.complete for entry in all_kept([short, long, lost, late])]
-    assert found == [False, True, False, False]
+    found = all_kept(
+        [
+            covered("whole", 0, None),
+            covered("short", 5 * DAY_MS, "older_not_kept"),
+            covered("none", None, "older_not_kept"),
+            covered("late", 2 * DAY_MS, "deadline"),
+            covered("hole", 2 * DAY_MS, "not_collected"),
+        ]
+    )
+    assert [entry.complete for entry in found] == [True, True, False, False, False]
+    assert [_kept(entry, UTC) for entry in found] == [
+        "",
+        "complete from 1970-01-06 00:00; nothing older is kept, so that earlier balances cannot be "
+        "proven.",
+        "",
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

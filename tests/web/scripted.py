@@ -20,6 +20,7 @@ from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
+from onebook.app.node import section_of
 from onebook.clock import ManualClock
 from onebook.config import ApiSettings
 from onebook.core.types import CHECKSUM_LEVELS
@@ -29,7 +30,7 @@ from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
-from onebook.web import DocumentedLimit, Site, TransactionSection, pages
+from onebook.web import DocumentedLimit, Site, pages
 
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
 TICK = Decimal("0.1")
@@ -413,6 +414,7 @@ def site() -> Site:
         ),
         health=lambda: HealthFacts(ready=True),
         published_fees=lambda symbol: ([], []),
+        book_at=Any,
         websocket=WebSocketFacts(
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),
@@ -422,7 +424,7 @@ def site() -> Site:
     return Site(
         openapi=create_app(services).openapi,
         asyncapi=lambda: asyncapi_of(services, "http://books.example"),
-        exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
+        exchanges=[section_of(BYBIT.entry)],
         limits=[
             DocumentedLimit("server.port", "8000", "TCP port of REST and WebSocket; `0` takes one.")
         ],

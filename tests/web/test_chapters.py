@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from html import unescape
 
 import httpx
@@ -17,6 +18,7 @@ from web.scripted import site
 
 ROOT = CONTENT.resolve().parent
 CHAPTERS = Chapters()
+ASSETS = load_assets()
 
 
 @pytest.fixture
@@ -35,6 +37,12 @@ def anchors(page: str) -> list[str]:
     return re.findall(r'\sid="([^"]+)"', page)
 
 
+@cache
+def anchors_of(path: str) -> list[str]:
+    """The anchors of a page of `docs/`, to which many pages link."""
+    return anchors(CHAPTERS.page(path))
+
+
 def test_the_pages_are_those_of_the_repository():
     found = {each.relative_to(ROOT / "docs").as_posix() for each in (ROOT / "docs").rglob("*.md")}
     assert set(CHAPTERS.texts) == found
@@ -50,10 +58,9 @@ def test_every_link_of_a_page_leads_somewhere(path):
     for link in links(page):
         target, _, anchor = link.partition("#")
         if link.startswith("/web/"):
-            assert link.removeprefix("/web/") in load_assets(), link
+            assert link.removeprefix("/web/") in ASSETS, link
         elif target in CHAPTERS.paths:
-            there = CHAPTERS.page(CHAPTERS.paths[target])
-            assert not anchor or anchor in anchors(there), link
+            assert not anchor or anchor in anchors_of(CHAPTERS.paths[target]), link
         elif target.startswith(REPOSITORY):
             assert (ROOT / target.removeprefix(f"{REPOSITORY}/")).exists(), link
         elif not target:

@@ -5,9 +5,12 @@ import re
 
 import pytest
 
+from onebook.app.node import section_of
 from onebook.errors import OnebookError
 from onebook.gateway import codes, messages
-from onebook.web.docs import DocumentedLimit, TransactionSection, render
+from onebook.transactions.registry import EXCHANGES
+from onebook.web.chapters import Chapters
+from onebook.web.docs import DocumentedLimit, render
 from onebook.web.samples import JAVASCRIPT, PYTHON
 from web.scripted import site
 
@@ -18,7 +21,7 @@ def page() -> str:
     return render(
         given.openapi(),
         given.asyncapi(),
-        exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
+        exchanges=[section_of(each.entry) for each in EXCHANGES.values()],
         limits=[
             DocumentedLimit(
                 "server.drain_s", "30", "Seconds over which `clients` are sent away <b>."
@@ -42,10 +45,24 @@ def test_every_operation_has_its_article(page: str) -> None:
                 assert f">{status}</b>" in article
 
 
-def test_documentation_url_leads_to_the_section_of_the_exchange(page: str) -> None:
-    article = section(page, "tag-bybit")
-    assert "<code>deposits</code>" in article
-    assert "Bybit" in article
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_documentation_url_leads_to_the_section_of_the_exchange(page: str, name: str) -> None:
+    entry = EXCHANGES[name].entry
+    article = html.unescape(section(page, entry.body()["documentation_url"].partition("#")[2]))
+    assert entry.display in article
+    assert entry.advice in article
+    for kind in entry.types:
+        assert f"<code>{kind}</code>" in article
+    for environment, hosts in entry.hosts.items():
+        assert f"<td>{environment}</td>" in article
+        assert all(f"<code>{url}</code>" in article for url in hosts.values())
+    for sentence in entry.omitted.values():
+        assert sentence in article
+    for _, unproven in entry.bookkeeping.unproven:
+        assert unproven.why in article
+    links = re.findall(r'href="(/docs/reference/[^"]+)"', article)
+    assert len(links) == 1
+    assert links[0] in Chapters().paths
 
 
 @pytest.mark.parametrize("message", messages.MESSAGES, ids=lambda message: message.body.__name__)

@@ -23,7 +23,7 @@ import secrets
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -441,7 +441,7 @@ class Meter:
         allowance_bytes: int = AccountsSettings().allowance_bytes,
         file: UsageFile | None = None,
     ) -> None:
-        self.collect: Signal[[]] = Signal()
+        self._portions: Callable[[], Iterable[None]] = tuple
         self.on_over: Signal[[str]] = Signal()
         self.on_warning: Signal[[str, UsageReport]] = Signal()
         self.allowance_bytes = allowance_bytes
@@ -460,6 +460,10 @@ class Meter:
         self._writing: asyncio.Task[None] | None = None
         self._midnight: asyncio.TimerHandle | None = None
         self._as_of_ms: int | None = None
+
+    def collect_from(self, portions: Callable[[], Iterable[None]]) -> None:
+        """Have delivered bytes added before each flush; the event loop may turn at each yield."""
+        self._portions = portions
 
     async def open(self, *keys: Key) -> None:
         """Load the usage of keys; afterwards bytes can be added to them."""
@@ -542,7 +546,7 @@ class Meter:
             ServiceUnavailable: The store does not answer. Nothing is lost: the next flush writes
                 the same batch under the same number.
         """
-        self._collect()
+        await self._collect_in_turns()
         began_s = self._clock.monotonic()
         async with self._flushing:
             await self._deliver()
@@ -560,9 +564,16 @@ class Meter:
         """
         self._as_of_ms = as_of_ms
         try:
-            self.collect()
+            for _ in self._portions():
+                pass
         finally:
             self._as_of_ms = None
+        self._report_marks(list(self._pending))
+
+    async def _collect_in_turns(self) -> None:
+        """Collect without delaying the event loop by the number of connections."""
+        for _ in self._portions():
+            await asyncio.sleep(0)
         self._report_marks(list(self._pending))
 
     def _next_batch(self) -> Batch | None:
@@ -621,7 +632,7 @@ class Meter:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="usage-write")
         else:
-            self._collect()
+            await self._collect_in_turns()
         done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
         if not done:
             await self._keep()

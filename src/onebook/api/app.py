@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from onebook import __version__
-from onebook.api import fees, sessions, status, transactions
+from onebook.api import fees, orderbooks, sessions, status, transactions
 from onebook.api.documents import describe
 from onebook.api.edge import Edge, ErrorAnswers
 from onebook.api.problems import error_fields, from_status, problem
@@ -21,6 +21,7 @@ from onebook.errors import OnebookError, OriginNotAllowed
 ROUTERS = (
     sessions.router,
     fees.router,
+    orderbooks.router,
     sessions.usage,
     transactions.capabilities,
     transactions.router,

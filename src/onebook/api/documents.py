@@ -20,6 +20,7 @@ from onebook import __version__
 from onebook.api.bodies import CODES
 from onebook.api.services import MessageDescription, Services, WebSocketFacts
 from onebook.api.status import base_url, websocket_url
+from onebook.transactions.accounts import ACCOUNTS_MAX, ALL, LABEL
 from onebook.updates import SCHEMA, SCHEMA_FILE
 
 SUMMARY = "One live order book across exchanges, one ledger across accounts."
@@ -156,7 +157,14 @@ def _name_choices(operation: dict[str, Any], services: Services) -> None:
     fields = content.get("application/json", {}).get("schema", {}).get("properties", {})
     exchanges = services.transactions.exchanges
     if "exchange" in fields:
-        fields["exchange"]["enum"] = [each.name for each in exchanges]
+        names = [each.name for each in exchanges]
+        one = {"type": "string", "pattern": f"^({'|'.join(names)})(:{LABEL.pattern})?$"}
+        several = fields["exchange"].pop("anyOf", None)
+        if several is None:
+            fields["exchange"] |= one
+        else:
+            array = {"type": "array", "items": one, "minItems": 1, "maxItems": ACCOUNTS_MAX}
+            fields["exchange"]["anyOf"] = [one, {"type": "string", "enum": [ALL]}, array]
     if "transaction_types" in fields:
         words = dict.fromkeys(word for each in exchanges for word in each.sources_by_type)
         fields["transaction_types"]["anyOf"][0]["items"]["enum"] = list(words)

@@ -3,7 +3,7 @@
 The gateway and the API do not import each other: `app` passes the gateway's description.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from onebook.accounts import Accounts
 from onebook.clock import Clock
 from onebook.config import ApiSettings
-from onebook.fees import PublishedFee
+from onebook.fees import PublishedFee, TakerFees
 from onebook.metrics import Exposition
 from onebook.transactions.service import Transactions
 
@@ -77,6 +77,9 @@ class WebSocketFacts(Struct, frozen=True):
     close_codes: Mapping[int, str]
 
 
+BookAt = Callable[[str, Mapping[str, object], int, TakerFees], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """The parts behind the routes.
@@ -87,6 +90,8 @@ class Services:
         health: Returns the present state of this node; must not block.
         published_fees: Returns the published taker fees of a symbol, and the exchanges that trade
             it but have none.
+        book_at: Returns the merged book of a moment as JSON: of a pair, with options of a view by
+            name, at microseconds since 1970, with the fee table of the client's key.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
@@ -100,6 +105,7 @@ class Services:
     transactions: Transactions
     health: Callable[[], HealthFacts]
     published_fees: Callable[[str], tuple[Sequence[PublishedFee], Sequence[str]]]
+    book_at: BookAt
     websocket: WebSocketFacts
     settings: ApiSettings
     query_key_allowed: bool = True

@@ -195,7 +195,7 @@ def _answer_schema() -> dict[str, Any]:
         "properties": {
             "success": flag,
             "message": text,
-            "exchange": text,
+            "exchange": {"anyOf": [text, {"type": "array", "items": text}]},
             "total_transactions": {"type": "integer"},
             "processing_time": number,
             "transactions": {"type": "array", "items": _schema_of(Record)},

@@ -4,27 +4,17 @@ A feeds node has no clients, accounts or database; one HTTP port serves `/livez`
 `/metrics`. At SIGTERM, other feeds nodes take over its books before it stops.
 """
 
-import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from socket import socket
-
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
 
 from onebook import __version__, exchanges, feeds, http
-from onebook.api.status import require_scraper
+from onebook.app.probes import probed
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
-from onebook.errors import OnebookError
 from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.transfers import TransferReader
-from onebook.gateway.scheduler import TURN_S, Turns
-from onebook.gateway.upgrade import AddressLimiter
-from onebook.metrics import TEXT_TYPE, Exposition
 from onebook.nodes.feeds_node import FeedsNode
 from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import new_node_id
@@ -33,9 +23,6 @@ from onebook.nodes.subjects import Subjects
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.app")
-
-CONNECTIONS_MAX = 64  # for probes and Prometheus
-ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +51,10 @@ class Feeder:
     def url(self) -> str:
         """The address of its health and metrics endpoints."""
         return "http://{}:{}".format(*self.address)
+
+    def ready(self) -> bool:
+        """Return whether NATS is reachable."""
+        return self.node.presence.members.connected
 
     async def drain(self) -> None:
         """Hand over all books to other feeds nodes."""
@@ -177,58 +168,7 @@ async def running(
         )
         node.presence.set_url(feeder.url)
         await stack.enter_async_context(node)
-        await stack.enter_async_context(_probes(feeder, listener))
+        await stack.enter_async_context(probed(settings.server, listener, ready=feeder.ready))
         log.info("Onebook %s listens on %s.", __version__, feeder.url)
         log.info("Feeds node %s serves gateways over NATS.", node.presence.name)
         yield feeder
-
-
-@asynccontextmanager
-async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
-    """Serve health checks and metrics on a private port."""
-    turns = Turns(
-        turn_s=TURN_S,
-        monotonic=time.monotonic,
-        call_soon=asyncio.get_running_loop().call_soon,
-    )
-    limits = {"http_connections_max": CONNECTIONS_MAX}
-    async with http.serving(
-        _application(feeder),
-        listener,
-        websocket=None,
-        turns=turns,
-        address_limiter=AddressLimiter(0),
-        connections_max=lambda: 0,
-        forwarded_from=(),
-        tls=None,
-        settings=feeder.settings.server.model_copy(update=limits),
-        answer_timeout_s=ANSWER_TIMEOUT_S,
-    ):
-        yield
-
-
-def _application(feeder: Feeder) -> FastAPI:
-    application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    exposition = Exposition()
-    token = feeder.settings.server.metrics_token.get_secret_value()
-
-    @application.get("/livez")
-    async def livez() -> JSONResponse:
-        return JSONResponse({"live": True})
-
-    @application.get("/readyz")
-    async def readyz() -> JSONResponse:
-        """Report ready while NATS is reachable."""
-        ready = feeder.node.presence.members.connected
-        problems = [] if ready else ["NATS is unreachable."]
-        return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
-
-    @application.get("/metrics")
-    async def metrics(request: Request) -> Response:
-        try:
-            require_scraper(request, token=token, private=True)
-        except OnebookError as error:
-            return JSONResponse({"error": error.code, "message": error.message}, error.status)
-        return Response(await exposition.text(), media_type=TEXT_TYPE)
-
-    return application

@@ -33,13 +33,14 @@ from onebook.accounts.usage import UsageFile, apply_files, new_epoch, usage_plac
 from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.app import feeder
+from onebook.app.recording import keep_books, record_history
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import ExchangeSettings, ServerSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import CERTIFICATE_ENDS, DISK_FREE, LAST_BACKUP
-from onebook.model import GIB_BYTES, SECOND_MS
+from onebook.model import SECOND_MS
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
 from onebook.nodes.nats import NatsBus
@@ -49,6 +50,7 @@ from onebook.ops.preflight import publish_build, warn_of_missing_extensions
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.store.database import BACKED_UP_AT
+from onebook.transactions.adapter import AdapterEntry, EventType
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import Collector
 from onebook.transactions.credentials import Vault, master_keys
@@ -138,10 +140,13 @@ async def running(
         stack.push_async_callback(transactions.close)
         await stack.enter_async_context(collecting(settings, store, transactions))
         books = Books()
-        await _record_history(stack, settings, books)
+        if settings.node.role == "all":
+            await record_history(stack, settings, books)
         listed, supervisor, sharing = await _book_parts(
             stack, settings, overrides, rest=rest, books=books
         )
+        if settings.node.role == "all":
+            keep_books(settings.history, listed, supervisor)
         accounts = await stack.enter_async_context(
             Accounts(
                 store,
@@ -166,6 +171,7 @@ async def running(
                 transactions=transactions,
                 transfers=listed.transfer,
                 limits=gateway_limits,
+                history=settings.history.dir,
             )
         )
         if sharing is not None:
@@ -204,42 +210,6 @@ def _listeners(
     if server.metrics_port is None:
         return listener, None
     return listener, stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
-
-
-async def _record_history(stack: AsyncExitStack, settings: Settings, books: Books) -> None:
-    """Record the books of this node, if the settings have a folder for it.
-
-    Raises:
-        ConfigError: pyarrow is missing, or the store or the signing key cannot be used.
-    """
-    history = settings.history
-    if history.dir is None:
-        return
-    try:
-        from onebook.archive.proof import load_signing_key
-        from onebook.archive.recorder import HistoryRecorder
-        from onebook.archive.stores import FileStore
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("pyarrow"):
-            raise
-        raise ConfigError(
-            f"{settings.origin('history.dir')}history.dir needs pyarrow: "
-            'pip install "onebook[history]".'
-        ) from None
-    try:
-        store = FileStore(history.store) if history.store else None
-    except ValueError as error:
-        raise ConfigError(f"{settings.origin('history.store')}history.store: {error}") from None
-    key = None if history.signing_key_file is None else load_signing_key(history.signing_key_file)
-    recorder = HistoryRecorder(
-        books,
-        history.dir,
-        keep_days=history.keep_days,
-        keep_bytes=history.keep_gb * GIB_BYTES,
-        signing_key=key,
-        store=store,
-    )
-    await stack.enter_async_context(recorder)
 
 
 class BookParts(NamedTuple):
@@ -412,6 +382,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         transactions=node.transactions,
         health=lambda: health_of(node, clock.wall_ms()),
         published_fees=node.catalogue.published_fees,
+        book_at=node.gateway.book_at,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),
@@ -426,10 +397,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         openapi=application.openapi,
         asyncapi=lambda: asyncapi_of(services, web.PLACEHOLDER_URL),
         base_url=lambda request: base_url(request, services),
-        exchanges=[
-            web.TransactionSection(each.name, each.display, each.types)
-            for each in node.transactions.exchanges
-        ],
+        exchanges=[section_of(each) for each in node.transactions.exchanges],
         limits=[
             web.DocumentedLimit(each.name, str(each.default), each.meaning)
             for each in catalogue(settings)
@@ -438,6 +406,29 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
     )
     application.include_router(web.pages(site))
     return application
+
+
+def section_of(entry: AdapterEntry) -> web.TransactionSection:
+    """The section about an exchange on the page of the interface."""
+    books = entry.bookkeeping
+    unproven = [(books.word(kind), each) for kind, each in books.unproven]
+    if books.unheld is not None:
+        unproven.append((EventType.HOLDINGS.value, books.unheld))
+    return web.TransactionSection(
+        entry.name,
+        entry.display,
+        entry.types,
+        advice=entry.advice,
+        credentials=tuple(field.label for field in entry.fields),
+        hosts=tuple(
+            (environment.value, name, url)
+            for environment, hosts in entry.hosts.items()
+            for name, url in hosts.items()
+        ),
+        omitted=tuple(entry.omitted.items()),
+        unproven=tuple((kind, each.what, each.why) for kind, each in unproven),
+        reference=f"/docs/reference/{entry.reference}",
+    )
 
 
 def health_of(node: Node, now_ms: int) -> api.HealthFacts:

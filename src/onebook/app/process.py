@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from onebook import feeds, http, logs
-from onebook.app import feeder
+from onebook.app import feeder, recording
 from onebook.app.node import Node, running
 from onebook.config import ExchangeSettings, Settings
 from onebook.config.settings import Section
@@ -41,6 +41,9 @@ LIVE: Final = (
 )
 FIXED: Final = ("feeds.ccxt.",)  # exceptions, which need a restart
 TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
+
+
+AnyNode = Node | feeder.Feeder | recording.RecorderNode
 
 
 async def serve(
@@ -69,7 +72,7 @@ async def serve(
     logs.capture()
     loop = asyncio.get_running_loop()
     asked, hurried = asyncio.Event(), asyncio.Event()
-    started: list[Node | feeder.Feeder] = []
+    started: list[AnyNode] = []
 
     def signalled() -> None:
         (hurried if asked.is_set() else asked).set()
@@ -100,10 +103,12 @@ async def serve(
 
 def _node(
     settings: Settings, overrides: Mapping[str, ExchangeSettings] | None, *, port_shared: bool
-) -> AbstractAsyncContextManager[Node | feeder.Feeder]:
+) -> AbstractAsyncContextManager[AnyNode]:
     """Run a node of the role in the settings."""
     if settings.node.role == "feeds":
         return feeder.running(settings, overrides=overrides)
+    if settings.node.role == "recorder":
+        return recording.running(settings)
     return running(settings, overrides=overrides, port_shared=port_shared)
 
 
@@ -170,7 +175,7 @@ def _value(settings: Settings, name: str) -> Any:
 
 
 def reload_node(
-    node: Node | feeder.Feeder,
+    node: AnyNode,
     reread: Callable[[], Settings] | None,
     overrides: Mapping[str, ExchangeSettings] | None,
 ) -> None:
@@ -183,10 +188,11 @@ def reload_node(
             new = reread()
             preflight.require(new)
             new = feeder.own_settings(new, overrides)
-        if isinstance(node, feeder.Feeder):
+        if not isinstance(node, Node):
             logs.configure(new.log.level, new.log.format, access=new.log.access)
             log.info(
-                "SIGHUP: a feeds node reloads only its log settings; other settings need a restart."
+                "SIGHUP: a node without clients reloads only its log settings; other settings "
+                "need a restart."
             )
             return
         ccxt_as_now = {"ccxt": settings.feeds.ccxt}

@@ -333,7 +333,7 @@ class WorkerGroup:
         self._port = port
         self._nats = nats
         self._servers: list[KeptProcess] = []
-        self._feeds: list[KeptProcess] = []
+        self._feeds: list[KeptProcess] = []  # and the recorder
         self._gateways: list[KeptProcess] = []
 
     async def start(self) -> None:
@@ -345,8 +345,11 @@ class WorkerGroup:
         if self._nats is not None:
             await self._started(self._nats.as_program(), self._servers)
         settings = self._settings
-        feeds = self._program("feeds", _feeds_variables(settings))
+        feeds = self._program("feeds", _private_variables(settings, "feeds", 0))
         await self._started(feeds, self._feeds)
+        if settings.history.dir is not None:
+            last = _private_variables(settings, "recorder", settings.node.workers + 1)
+            await self._started(self._program("recorder", last), self._feeds)
         gateways = [
             self._program(f"gateway-{number}", _gateway_variables(settings, number, self._port))
             for number in range(1, settings.node.workers + 1)
@@ -397,7 +400,7 @@ class WorkerGroup:
 async def serve(
     settings: Settings, *, file: Path | None, flags: Mapping[str, Mapping[str, Any]]
 ) -> int:
-    """Run `node.workers` gateways, a feeds node and nats-server until SIGTERM or SIGINT.
+    """Run gateways, a feeds node, nats-server and, if set, a recorder until SIGTERM or SIGINT.
 
     Args:
         settings: The operator's settings.
@@ -489,12 +492,13 @@ def _gateway_variables(settings: Settings, number: int, port: int) -> Variables:
     return variables
 
 
-def _feeds_variables(settings: Settings) -> Variables:
-    """Settings of the feeds node, which serves health and metrics at the first metrics port."""
+def _private_variables(settings: Settings, role: str, number: int) -> Variables:
+    """Settings of a node without clients, which serves health and metrics at a metrics port."""
+    first = settings.server.metrics_port
     return {
-        "node.role": "feeds",
+        "node.role": role,
         "server.host": settings.server.metrics_host,
-        "server.port": settings.server.metrics_port or 0,
+        "server.port": first + number if first else 0,
         "server.metrics_port": 0,
     }
 

@@ -47,6 +47,10 @@ DAY_US: Final = 24 * HOUR_US
 MESSAGES: Final = Counter("onebook_history_messages", "Messages of books written to the history.")
 LOST: Final = Counter("onebook_history_lost", "Messages of books missing from the history.")
 FAILING: Final = Gauge("onebook_history_failing", "1 while the books cannot be recorded.")
+LAG: Final = Gauge(
+    "onebook_history_lag_seconds", "Time since books were last written completely; 0 if none are."
+)
+QUEUED: Final = Gauge("onebook_history_queued", "Messages of books that wait to be written.")
 WAITING: Final = Gauge(
     "onebook_history_upload_waiting", "Closed hours that the history's store does not have yet."
 )
@@ -101,12 +105,15 @@ class HistoryRecorder:
         self._run = self._number = self._segment = 0
         self._offset_us = self._last_us = self._start_us = 0
         self._hour_us = 0
+        self._written_at = 0.0  # monotonic; before this, everything is in a file
         self._task: asyncio.Task[None] | None = None
         books.subscribe(
             on_health=self._health_changed, on_applied=self._applied, on_marked=self._marked
         )
 
     async def __aenter__(self) -> Self:
+        LAG.set_function(self._lag_s)
+        QUEUED.set_function(lambda: self._tape.count if self.recording else 0)
         await self.begin()
         self._task = asyncio.create_task(self._keep_recording(), name="history")
         return self
@@ -119,6 +126,8 @@ class HistoryRecorder:
             await self.flush()
         self._stop()
         FAILING.set(0)
+        LAG.set_function(lambda: 0.0)
+        QUEUED.set_function(lambda: 0)
         self._ending.set()
         self._thread.shutdown()
         self._closer.shutdown(cancel_futures=True)
@@ -193,6 +202,9 @@ class HistoryRecorder:
                 if self._clock.monotonic() - now > KEYFRAMES_TURN_S:
                     return
 
+    def _lag_s(self) -> float:
+        return self._clock.monotonic() - self._written_at if self.recording else 0.0
+
     # Runs
 
     async def begin(self) -> None:
@@ -213,6 +225,7 @@ class HistoryRecorder:
         self._hour_us = self._start_us // HOUR_US * HOUR_US
         self.closing = self._closer.submit(self._close_hours, self._hour_us)
         self._number = self._segment = 0
+        self._written_at = self._clock.monotonic()
         self.recording = True
         for book in self._books:
             if self.recording:
@@ -258,6 +271,7 @@ class HistoryRecorder:
 
     async def flush(self) -> None:
         """Write what was queued."""
+        taken_at = self._clock.monotonic()
         end_us = max(self._now_us(), self._last_us)
         tape, states, self._states = self._tape.swap(), self._states, []
         loop = asyncio.get_running_loop()
@@ -270,6 +284,7 @@ class HistoryRecorder:
             self._fail(_why(error))
             return
         MESSAGES.inc(tape.count)
+        self._written_at = taken_at
         if self._failed:
             self._failed = False
             FAILING.set(0)

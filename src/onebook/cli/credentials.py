@@ -318,9 +318,13 @@ def rotate(config: ConfigFile = None) -> None:
 @credentials_app.command("remove")
 @reported
 def remove(
-    exchange: Exchange, testnet: Testnet = False, demo: Demo = False, config: ConfigFile = None
+    exchange: Exchange,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation.")] = False,
+    config: ConfigFile = None,
 ) -> None:
-    """Delete the credentials of an exchange.
+    """Delete the credentials of an exchange; its collected records stay.
 
     Example: onebook credentials remove bybit --testnet
     """
@@ -329,6 +333,9 @@ def remove(
 
     async def work() -> bool:
         async with open_vault(config) as opened:
+            asks = sys.stdin.isatty() and not yes
+            if asks and await opened.vault.has(exchange, environment):
+                typer.confirm(f"Delete the {exchange} {environment} credentials?", abort=True)
             return await opened.vault.remove(exchange, environment, change=change(""))
 
     if not run(work()):

@@ -70,6 +70,10 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
         """The end of the request; None for everything collected up to now."""
         return None if self.ends_now and self.source == "collected" else self.end_ms
 
+    def judged(self, coverage: list[Coverage]) -> list[Coverage]:
+        """The coverage in relation to what was wanted."""
+        return coverage if self.start_ms is not None else all_kept(coverage)
+
 
 class FetchOutcome(Struct, frozen=True, kw_only=True):
     """Result of a fetch.
@@ -158,7 +162,7 @@ async def fetch_here(wanted: FetchRequest, config: Path | None) -> FetchOutcome:
                     rows=file.rows,
                     skipped=file.skipped,
                     left_out=run.left_out,
-                    coverage=run.coverage(),
+                    coverage=wanted.judged(run.coverage()),
                     errors=run.errors(),
                     verification=run.verification(),
                 )
@@ -215,7 +219,7 @@ async def fetch_there(wanted: FetchRequest, url: str, key: str) -> FetchOutcome:
                 raise Unavailable("no_answer", f"{url} ended the answer before its last line.")
             if not summary.success:
                 raise Refused(summary.error, summary.message)
-    coverage = summary.coverage if wanted.start_ms is not None else all_kept(summary.coverage)
+    coverage = wanted.judged(summary.coverage)
     served = {entry.transaction_type for entry in coverage} | {EventType.HOLDINGS.value}
     return FetchOutcome(
         count=count,
@@ -241,17 +245,15 @@ def decoded_line(line: bytes, kind: type[T]) -> T:
 
 
 def all_kept(coverage: Iterable[Coverage]) -> list[Coverage]:
-    """Coverage of a request for everything kept: complete from the first data of the exchange."""
-    found = list(coverage)
-    first_ms = min((entry.from_ms for entry in found if entry.from_ms is not None), default=0)
+    """Coverage of a request for everything that is kept: complete from the oldest kept record.
+
+    The reason stays, because other types may reach further back.
+    """
     return [
-        replace(entry, complete=True, reason=None)
-        if entry.reason == OLDER_NOT_KEPT
-        and entry.from_ms is not None
-        and entry.floor is not None
-        and entry.from_ms <= min(entry.floor, first_ms) + MINUTE_MS
+        replace(entry, complete=True)
+        if entry.reason == OLDER_NOT_KEPT and entry.from_ms is not None
         else entry
-        for entry in found
+        for entry in coverage
     ]
 
 

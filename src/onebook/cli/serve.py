@@ -27,7 +27,7 @@ def serve_command(
         typer.Option("--exchange", "-e", help="Exchange to use; repeatable. Default: all."),
     ] = None,
     role: Annotated[
-        str | None, typer.Option(help="Role of this node: all, feeds or gateway.")
+        str | None, typer.Option(help="Role of this node: all, feeds, gateway or recorder.")
     ] = None,
     workers_count: Annotated[
         int | None,

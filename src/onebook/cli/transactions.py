@@ -15,6 +15,7 @@ from onebook.cli.commands import require_server
 from onebook.cli.common import fail, print_sentence, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import (
+    OLDER_NOT_KEPT,
     WAIT_SHOWN_S,
     FetchOutcome,
     FetchRequest,
@@ -28,6 +29,7 @@ from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
 from onebook.client.follow import LiveTransaction
 from onebook.errors import InvalidRequest
+from onebook.transactions.adapter import Coverage
 from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
@@ -308,7 +310,7 @@ def follow(
     Example: onebook transactions follow --from 1h
     """
     options = {
-        "start": None if since is None else past_ms(since, now_ms(), UTC),
+        "start": None if since is None else _range_ms(since, None, None, UTC)[0],
         "testnet": testnet,
         **({"demo": True} if demo else {}),
     }
@@ -337,10 +339,18 @@ def _range_ms(
     if year is None:
         now, since = now_ms(), since or SINCE
         start_ms = None if since == ALL else past_ms(since, now, zone)
-        return start_ms, past_end_ms(until or NOW, now, zone)
+        end_ms = past_end_ms(until or NOW, now, zone)
+        if start_ms is not None and start_ms > now:
+            raise InvalidRequest(f"--from {since} is in the future.")
+        if start_ms is not None and start_ms > end_ms:
+            raise InvalidRequest(f"--from {since} is after --to {until}.")
+        return start_ms, end_ms
     if since is not None or until is not None:
         raise InvalidRequest("Give either --year, or --from and --to.")
-    return year_ms(year, zone)
+    start_ms, end_ms = year_ms(year, zone)
+    if start_ms > now_ms():
+        raise InvalidRequest(f"The year {year} has not begun.")
+    return start_ms, end_ms
 
 
 def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
@@ -365,6 +375,7 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
         [
             *((e.account or "", e.transaction_type, e.message) for e in outcome.errors),
             *((e.account or "", e.transaction_type, e.omitted or "") for e in outcome.coverage),
+            *((e.account or "", e.transaction_type, _kept(e, zone)) for e in outcome.coverage),
         ]
     ):
         print_sentence(sentence)
@@ -372,6 +383,16 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
         print_sentence(sentence)
     for sentence in _summary(outcome, output):
         print_sentence(sentence)
+
+
+def _kept(entry: Coverage, zone: tzinfo) -> str:
+    """The sentence about a type that is complete only from the oldest kept record on."""
+    if not entry.complete or entry.reason != OLDER_NOT_KEPT or entry.from_ms is None:
+        return ""
+    return (
+        f"complete from {minute_in(zone, entry.from_ms)}; nothing older is kept, so that "
+        "earlier balances cannot be proven."
+    )
 
 
 def _stated(statements: Iterable[tuple[str, str, str]]) -> list[str]:

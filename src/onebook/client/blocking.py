@@ -124,10 +124,17 @@ class Onebook:
         return BlockingSession(books, self._thread)
 
     def snapshot(
-        self, symbol: str, *, exchanges: Names = ALL, **options: Unpack[SubscribeOptions]
+        self,
+        symbol: str,
+        *,
+        exchanges: Names = ALL,
+        as_of: str | int | None = None,
+        **options: Unpack[SubscribeOptions],
     ) -> BookView:
-        """Request the merged book of one symbol once."""
-        return self._thread.run(self._client.snapshot(symbol, exchanges=exchanges, **options))
+        """Request the merged book of one symbol once, of the moment `as_of` if given."""
+        return self._thread.run(
+            self._client.snapshot(symbol, exchanges=exchanges, as_of=as_of, **options)
+        )
 
     def exchanges(self) -> dict[str, Any]:
         """List the exchanges and the state of their feeds."""

@@ -35,6 +35,11 @@ FINAL_CODES = range(4000, 4100)
 BUSY_CODES = range(4100, 4200)
 DRAINING_CODES = range(4200, 4300)
 NO_CLOSE_FRAME = 1006
+PROTOCOL_ERROR = "protocol_error"  # a message has an unexpected shape
+# Consecutive connections with an invalid message before the client gives up: the first one may have
+# been damaged on its way, but a service of another version sends them forever.
+INVALID_MAX = 3
+INCOMPATIBLE = "The versions of client and service may be incompatible."
 NEXT_ATTEMPT = "%s Next attempt in %.1f s."  # a log line: the cause, seconds
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 PROXIES = {  # variables that websockets and httpx read, without their suffix _PROXY
@@ -76,7 +81,7 @@ class Refused(ServiceError):
     """A retry would fail in the same way.
 
     Codes of this client: invalid_url, untrusted_certificate, no_tls, http_<status>, not_websocket,
-    not_onebook, answer_too_large, incomplete.
+    not_onebook, answer_too_large, incomplete, protocol_error (on several connections in a row).
     """
 
 
@@ -86,6 +91,27 @@ class Unavailable(ServiceError):
     Codes of this client: unreachable, unknown_host, timeout, http_<status>, no_handshake,
     no_answer, no_progress, protocol_error.
     """
+
+
+class InvalidStreak:
+    """Counts the consecutive connections that ended with an invalid message."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def reset(self) -> None:
+        """Start again, because a connection has worked."""
+        self._count = 0
+
+    def ended(self, code: str, sentence: str) -> None:
+        """Count the end of a connection.
+
+        Raises:
+            Refused: The next connections would end in the same way.
+        """
+        self._count = self._count + 1 if code == PROTOCOL_ERROR else 0
+        if self._count >= INVALID_MAX:
+            raise Refused(code, f"{sentence} {INCOMPATIBLE}")
 
 
 def has_host(url: str, schemes: Collection[str]) -> bool:

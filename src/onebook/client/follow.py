@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from onebook.client.failures import (
     NO_CLOSE_FRAME,
+    InvalidStreak,
     Refused,
     Unavailable,
     closed,
@@ -99,6 +100,7 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
 
     async def _run(self) -> AsyncGenerator[LiveTransaction]:
         failures = 0
+        invalid = InvalidStreak()
         while True:
             came_s = time.monotonic()
             try:
@@ -117,7 +119,9 @@ class TransactionEvents(AsyncIterator[LiveTransaction]):
                 problem = code, sentence, NO_CLOSE_FRAME
             if time.monotonic() - came_s >= STABLE_S:
                 failures = 0
+                invalid.reset()
             code, sentence, number = problem
+            invalid.ended(code, sentence)
             wait_s = pause_s(number, failures)
             failures += 1
             if self._attempts_max is not None and failures >= self._attempts_max:

@@ -18,6 +18,7 @@ from onebook.client.ask import ask
 from onebook.client.failures import (
     NEXT_ATTEMPT,
     NO_CLOSE_FRAME,
+    InvalidStreak,
     Refused,
     ServiceError,
     Unavailable,
@@ -66,6 +67,7 @@ class ServiceLink:
         self._silence_max_s = silence_max_s
         self._ssl_context = ssl_context
         self._failures = 0
+        self._invalid = InvalidStreak()
         self._logged = ""  # the code of the last failure that was logged
         self._live_since_s: float | None = None
         self._session: ViewSession | None = None
@@ -218,6 +220,8 @@ class ServiceLink:
             since_s, self._live_since_s = self._live_since_s, None
             if since_s is not None and _now_s() - since_s >= STABLE_S:
                 self._failures = 0
+                self._invalid.reset()
+            self._invalid.ended(code, sentence)
             wait_s = pause_s(number, self._failures, given_s)
             self._failures += 1
             if self._attempts_max is not None and self._failures >= self._attempts_max:

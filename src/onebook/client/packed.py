@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from onebook.client.failures import Unavailable
+from onebook.client.failures import PROTOCOL_ERROR, Unavailable
 from onebook.client.shapes import exact, transferable_of
 from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import AMOUNT, BUY, NOTIONAL, SELL, Direction, Fill, FillPart
@@ -61,7 +61,7 @@ def decode(frame: bytes) -> Any:
 
 def broken(fault: str) -> Unavailable:
     """The error of an invalid binary update."""
-    return Unavailable("protocol_error", f"The service sent an invalid binary update: it {fault}.")
+    return Unavailable(PROTOCOL_ERROR, f"The service sent an invalid binary update: it {fault}.")
 
 
 class PackedRow:

@@ -147,11 +147,26 @@ class AsyncOnebook:
         return BookSession(self._link(attempts_max, silence_max_s), TIMEOUT_S)
 
     async def snapshot(
-        self, symbol: str, *, exchanges: Names = ALL, **options: Unpack[SubscribeOptions]
+        self,
+        symbol: str,
+        *,
+        exchanges: Names = ALL,
+        as_of: str | int | None = None,
+        **options: Unpack[SubscribeOptions],
     ) -> BookView:
-        """Request the merged book of one symbol once; arguments as for `order_book`."""
+        """Request the merged book of one symbol once; other arguments as for `order_book`.
+
+        Args:
+            symbol: The pair.
+            exchanges: The exchanges to merge.
+            as_of: A moment of the service's history: ISO 8601, UTC if without a zone, or
+                microseconds since 1970. None: now.
+            options: The options of the view.
+        """
         (symbol,) = symbols_of(symbol)
-        asked = {"type": "get_aggregated_orderbook", "symbol": symbol}
+        asked: dict[str, Any] = {"type": "get_aggregated_orderbook", "symbol": symbol}
+        if as_of is not None:
+            asked["as_of"] = as_of
         fields = {**asked, **fields_of(exchanges, _complete(options))}
         fields.pop("encoding", None)  # one answer: JSON, whatever its updates would be
         reply = await self._ask(fields, "aggregated_orderbook_data")

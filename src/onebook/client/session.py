@@ -127,7 +127,7 @@ class HeldView:
             answer.set_result(None)
 
     def failed(self, error: BaseException) -> bool:
-        """Raise an error where the answer is awaited; return whether it is awaited."""
+        """Raise an error in the task that awaits the answer; return whether there is one."""
         waiting = self._waiting()
         for answer in waiting:
             answer.set_exception(error)

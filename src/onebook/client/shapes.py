@@ -11,7 +11,7 @@ from decimal import Decimal
 from types import NoneType
 from typing import Any, NoReturn
 
-from onebook.client.failures import Unavailable
+from onebook.client.failures import PROTOCOL_ERROR, Unavailable
 from onebook.transfers import CoinTransfer, NetworkTransfer, Transferable
 
 EVERY = "*"
@@ -90,7 +90,7 @@ def require(kind: str, value: Any, shape: Any) -> None:
     """
     if found := fault_of(value, shape):
         sentence = f"The service sent an invalid {kind}: {found.removeprefix('.').strip()}."
-        raise Unavailable("protocol_error", sentence)
+        raise Unavailable(PROTOCOL_ERROR, sentence)
 
 
 def _time_fault(value: Any) -> str | None:

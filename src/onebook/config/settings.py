@@ -250,7 +250,11 @@ class HistorySettings(Section):
     """The history of order books in Parquet files (extra `onebook[history]`)."""
 
     dir: Path | None = None
-    """Folder for the history of all open books; unset: no history is recorded."""
+    """Folder for the history of all open books; unset: no history is recorded. Gateways do not
+    record: with several nodes or `node.workers`, one recorder does, and only `symbols`."""
+    symbols: tuple[str, ...] = ()
+    """Pairs whose books are kept open on every exchange and recorded, whether clients follow them
+    or not, such as BTC/USDT."""
     store: str = ""
     """Object store to which closed hours are copied, such as
     `s3://bucket/prefix?region=eu-central-1`; empty: none."""
@@ -407,12 +411,13 @@ class NatsSettings(Section):
 class NodeSettings(Section):
     """Several nodes as one service: docs/guides/many-nodes.md."""
 
-    role: Literal["all", "feeds", "gateway"] = "all"
-    """feeds: connects to exchanges; gateway: serves clients; all: both in one process, without
-    NATS."""
+    role: Literal["all", "feeds", "gateway", "recorder"] = "all"
+    """feeds: connects to exchanges; gateway: serves clients; recorder: records `history.symbols`
+    into `history.dir`; all: everything in one process, without NATS."""
     workers: int = Field(0, ge=0, le=256)
-    """Number of gateway processes that share one port, one feeds process and one nats-server (not
-    started if nats.servers is set). 0: everything in one process."""
+    """Number of gateway processes that share one port, one feeds process, one nats-server (not
+    started if nats.servers is set), and one recorder if history.dir is set. 0: everything in one
+    process."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
     """Name of this node in logs and status; empty: host name and process id."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")

@@ -7,7 +7,7 @@ connection limit of a key, an unresponsive connection is closed to make room for
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Final, Protocol
 
@@ -36,6 +36,7 @@ from onebook.gateway.effects import (
     ending,
     key_refused,
 )
+from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode
 from onebook.gateway.reference import AuthenticationSuccess, success_of
@@ -47,6 +48,8 @@ VERIFY_TIMEOUT_S: Final = 5.0  # timeout of the database query for a key
 # `DataLimitWarning.action_required`
 USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
+
+CHARGED_AT_ONCE: Final = 500  # connections per event loop turn: about 2 ms
 
 log = logging.getLogger("onebook.gateway")
 
@@ -71,13 +74,27 @@ class Charges:
         self._add(connection.processor.key, connection.output.take_written())
 
     def charge_all(self) -> None:
-        """Charge the bytes delivered to all connections, with one total per key.
+        """Charge the bytes delivered to all connections."""
+        for _ in self.portions():
+            pass
+
+    def portions(self) -> Iterator[None]:
+        """Charge the bytes delivered to all connections, in portions that fit in one turn.
 
         Only the connections that were sent something are visited: most of many are idle.
         """
         uncharged = self._connections.uncharged
-        outputs = uncharged[:]
-        uncharged.clear()
+        left = len(uncharged)  # a connection with unacknowledged bytes is appended again
+        while left > 0 and uncharged:
+            outputs = uncharged[: min(left, CHARGED_AT_ONCE)]
+            del uncharged[: len(outputs)]
+            self._charge(outputs)
+            left -= len(outputs)
+            if left > 0:
+                yield
+
+    def _charge(self, outputs: list[ClientOutput]) -> None:
+        """Charge the bytes delivered to some connections, with one total per key."""
         delivered: dict[str, int] = {}
         keys: dict[str, Key] = {}
         for output in outputs:

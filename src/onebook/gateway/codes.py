@@ -56,6 +56,14 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
         "The connection has reached its subscription limit, or the key the view limit of its tier.",
     ),
     "rate_limit_exceeded": (("error",), "Too many messages per minute."),
+    "history_not_found": (
+        ("error",),
+        "The requested moment was not recorded; the message says when recording ended and began.",
+    ),
+    "history_unavailable": (
+        ("error",),
+        "This node has no history of order books, or too many reads of it are open.",
+    ),
 }
 
 AUTHENTICATION_FAILED: Final = 4001

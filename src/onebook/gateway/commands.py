@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from onebook.errors import CREDENTIALS_HELD
 from onebook.streams import ViewOptions, about
 from onebook.streams.options import MUST_BE
+from onebook.streams.past import MUST_BE_MOMENT
 from onebook.transactions.accounts import ACCOUNTS_MAX
 from onebook.transactions.request import TransactionsRequest
 
@@ -186,6 +187,18 @@ class SubscribeAggregated(
     id: MessageId = None
 
 
+Moment = Annotated[
+    str | int,
+    about(
+        "A moment of the node's history (`history.dir`): ISO 8601, UTC if without a zone, or "
+        "microseconds since 1970. The answer has the states and the checksum of that moment, and "
+        "is JSON, with `encoding: protobuf` in a binary frame.",
+        "2026-11-27T14:03:00",
+        MUST_BE_MOMENT.removeprefix("must be "),
+    ),
+]
+
+
 class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
     """Get the aggregated order book of a symbol once; absent options are the subscription's."""
 
@@ -193,6 +206,7 @@ class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
     exchanges: Exchanges | UnsetType = UNSET
     view: ViewName = None
     id: MessageId = None
+    as_of: Moment | UnsetType = UNSET
 
 
 class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):

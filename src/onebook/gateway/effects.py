@@ -60,11 +60,12 @@ class CloseView(Struct, frozen=True):
 
 
 class FetchBook(Struct, frozen=True):
-    """Send the book of this stream once."""
+    """Send the book of this stream once: the present one, or that of a moment."""
 
     key: StreamKey
     message_id: Id
     view: str | None = None
+    as_of_us: int | None = None
 
 
 class ResendBook(Struct, frozen=True):

@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -11,15 +13,18 @@ from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.clock import Clock
 from onebook.config import GatewaySettings, StreamSettings
+from onebook.errors import HistoryUnavailable, InvalidRequest
 from onebook.feeds import Catalogue
+from onebook.fees import TakerFees
 from onebook.gateway import metrics
 from onebook.gateway.authentication import Authenticator, Charges, KeyEvents, KeyPeers
 from onebook.gateway.codes import CloseCode
+from onebook.gateway.commands import CommandRefused, GetAggregatedOrderbook
 from onebook.gateway.connection import ClientConnection, ConnectionParts
-from onebook.gateway.directory import Directory, GatewaySupervisor
+from onebook.gateway.directory import Directory, GatewaySupervisor, requested_stream
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.limits import LIMITS, GatewayLimits
-from onebook.gateway.messages import encode
+from onebook.gateway.messages import converted, encode
 from onebook.gateway.metrics import GatewayTotals
 from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
@@ -30,6 +35,7 @@ from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
+from onebook.streams.past import NO_HISTORY, PastBooks
 from onebook.transactions.service import Transactions
 from onebook.transfers import Transfers, no_transfers
 
@@ -60,8 +66,11 @@ class Gateway:
         transactions: Transactions | None = None,
         transfers: Transfers = no_transfers,
         limits: GatewayLimits = LIMITS,
+        history: Path | None = None,
     ) -> None:
         monotonic = clock.monotonic
+        stamp = without_zone if settings.reference_compatible else iso_us
+        self.past = None if history is None else PastBooks(history, clock=clock, stamp=stamp)
         self.connections: ConnectionRegistry = ConnectionRegistry()
         self.totals = GatewayTotals()
         self.views = KeyViews()
@@ -77,7 +86,10 @@ class Gateway:
             clock=clock,
             settings=streams,
             transfers=transfers,
-            stamp=without_zone if settings.reference_compatible else iso_us,
+            stamp=stamp,
+        )
+        self.subscriptions = SubscriptionManager(
+            streams=self.streams, fanout=self.fanout, views=self.views, clock=clock, past=self.past
         )
         self.actions: ActionRunner | None = None
         if transactions is not None:
@@ -144,9 +156,7 @@ class Gateway:
             ),
             offenders=offenders,
             authenticator=self.authenticator,
-            subscriptions=SubscriptionManager(
-                streams=self.streams, fanout=self.fanout, views=self.views
-            ),
+            subscriptions=self.subscriptions,
             actions=self.actions,
             fanout=self.fanout,
             totals=self.totals,
@@ -165,7 +175,7 @@ class Gateway:
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)
-        accounts.meter.collect.subscribe(self.charges.charge_all)
+        accounts.meter.collect_from(self.charges.portions)
         accounts.meter.on_over.subscribe(events.allowance_exceeded)
         accounts.meter.on_warning.subscribe(events.allowance_warned)
 
@@ -191,7 +201,33 @@ class Gateway:
         await self.authenticator.stop()
         if self.actions is not None:
             await self.actions.stop()
+        await self.subscriptions.stop()
+        if self.past is not None:
+            self.past.close()
         self.streams.stop()
+
+    async def book_at(
+        self, symbol: str, query: Mapping[str, object], at_us: int, fees: TakerFees
+    ) -> bytes:
+        """Return the merged book of a moment for REST.
+
+        Args:
+            symbol: The pair.
+            query: The options of the view by name.
+            at_us: The moment in microseconds since 1970.
+            fees: The fee table of the client's key.
+
+        Raises:
+            OnebookError: An option is invalid, or the moment is not available.
+        """
+        if self.past is None:
+            raise HistoryUnavailable(NO_HISTORY)
+        try:
+            body = converted({**query, "symbol": symbol}, GetAggregatedOrderbook)
+            key = requested_stream(self.directory, body, None, fees)
+        except CommandRefused as refusal:
+            raise InvalidRequest(refusal.message) from None
+        return await self.past.fetch(key, at_us, None)
 
     def limits_changed(self) -> None:
         """Apply changed limits after the settings were updated in place."""
@@ -298,18 +334,21 @@ class Drain:
         started_s = self._clock.monotonic()
         leaving = await self._announce(drain_s, message)
         slices = Slices(self._clock)
-        for after_s, connection in leaving:
+        while leaving:
+            # Removed here, because freeing all connections at the end would be one long turn.
+            after_s, connection = leaving.popleft()
             while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
                 await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
             await slices.next()
             connection.end(CloseCode.DRAINING, reason)
 
-    async def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:
+    async def _announce(self, drain_s: float, message: str) -> deque[tuple[float, ClientPort]]:
         """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
         connections = [each for each in self._connections if not each.output.ended]
         random.shuffle(connections)
-        leaving, slices = [], Slices(self._clock)
+        leaving: deque[tuple[float, ClientPort]] = deque()
+        slices = Slices(self._clock)
         for position, connection in enumerate(connections, start=1):
             await slices.next()
             after_s = drain_s * position / len(connections)

@@ -3,6 +3,7 @@
 `MESSAGES` is the source of the AsyncAPI document and of the tests of the documentation.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -141,6 +142,18 @@ def decode(text: str, body: type[Struct]) -> Any:
         raise unreadable(error, body) from None
     except (msgspec.DecodeError, RecursionError):
         raise CommandRefused("invalid_parameters", "A message must be a JSON object.") from None
+
+
+def converted(fields: Mapping[str, Any], body: type[Struct]) -> Any:
+    """Convert the query of a request, whose values are texts, to the fields of a message.
+
+    Raises:
+        CommandRefused: A field is invalid or unknown.
+    """
+    try:
+        return msgspec.convert(fields, body, strict=False)
+    except msgspec.ValidationError as error:
+        raise unreadable(error, body) from None
 
 
 def encode(message: Struct, message_id: Id = None) -> bytes:

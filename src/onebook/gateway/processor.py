@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
+from onebook.errors import InvalidRequest
 from onebook.fees import NO_FEES, TakerFees
 from onebook.gateway import commands, messages, replies
 from onebook.gateway.codes import CloseCode, ErrorType
@@ -56,6 +57,7 @@ from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_z
 from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
 from onebook.streams.options import PROTOBUF
+from onebook.streams.past import moment_us
 
 SUBSCRIBE: Final = "subscribe_aggregated"
 AUTHENTICATE: Final = "authenticate"
@@ -336,7 +338,13 @@ class CommandProcessor:
             )
         subscribed = self.subscriptions.get((body.symbol, body.view))
         requested = requested_stream(self.directory, body, subscribed, self._fees())
-        return (FetchBook(requested, body.id, body.view),)
+        if body.as_of is UNSET:
+            return (FetchBook(requested, body.id, body.view),)
+        try:
+            at_us = moment_us("as_of", body.as_of)
+        except InvalidRequest as error:
+            raise CommandRefused("invalid_parameters", error.message) from None
+        return (FetchBook(requested, body.id, body.view, at_us),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
         key = self._subscribed(body.symbol, body.view)

@@ -767,6 +767,27 @@ class BookData(Struct, frozen=True):
     ] = UNSET
 
 
+class PastState(Struct, frozen=True):
+    """State of an exchange at a past moment."""
+
+    state: Literal["syncing", "live", "stale", "offline"]
+    reason: Annotated[str, about("As in `exchange_status`; empty if live.", "gap")]
+    detail: Annotated[str, about("Human-readable details; may be empty.", "5 follows 3")]
+    age_ms: Annotated[
+        int | None,
+        about("Milliseconds since its last data; null if none was recorded.", 12),
+    ]
+
+
+class RequestedData(BookData, frozen=True):
+    """The merged book, and with `as_of` the state of each exchange at that moment."""
+
+    states: Annotated[
+        dict[str, PastState] | UnsetType,
+        about("With as_of: the state of each exchange at that moment."),
+    ] = UNSET
+
+
 Skipped = Annotated[
     int | UnsetType,
     about(
@@ -839,8 +860,12 @@ class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
 
     symbol: Symbol
     timestamp: Timestamp
-    data: BookData
+    data: RequestedData
     view: View = UNSET
+    checksum: Annotated[
+        int | UnsetType,
+        about("With as_of: " + CHECKSUM_RULE, crc32(CHECKSUM_TEXT.encode())),
+    ] = UNSET
 
 
 class ExchangeStatus(Struct, tag="exchange_status", frozen=True):

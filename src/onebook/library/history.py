@@ -10,11 +10,10 @@ from onebook.library.book import DEPTH, options_of
 from onebook.library.engine import names_of
 from onebook.library.source import BookReader, BookSource, ReaderQueue
 from onebook.library.update import BookUpdate
-from onebook.model import Reason
 from onebook.orderbook import HistoryMissing, MissingPackage, Names
+from onebook.streams.members import NOT_RECORDED
 
 NEEDS_PYARROW = 'Reading a history needs pyarrow: pip install "onebook[history]".'
-NOT_RECORDED = "not recorded at this time"
 
 
 def history(
@@ -69,7 +68,7 @@ def history(
         if name in found:
             source.join(found[name].instrument)
         else:
-            source.miss(name, Reason.NOT_WANTED, NOT_RECORDED)
+            source.miss(name, *NOT_RECORDED[1:])
     options = options_of(depth, 0, group, split=split, within=within)
     reader = BookReader(source, options, ReaderQueue((), options, clock))
     update = reader.peek(at_us, at_us / 1_000_000)

@@ -247,7 +247,7 @@ class FeedsNode:
             self._ask(interest.gateway)
 
     def _heartbeat(self, heartbeat: NodeHeartbeat) -> None:
-        if heartbeat.role is NodeRole.GATEWAY and not self.interest.current(
+        if heartbeat.role is not NodeRole.FEEDS and not self.interest.current(
             heartbeat.node, heartbeat.wants_seq
         ):
             self._ask(heartbeat.node)
@@ -281,7 +281,7 @@ class FeedsNode:
             self._asking.discard(gateway)
 
     def _gateways(self) -> Mapping[int, NodeHeartbeat]:
-        return self.presence.members.alive(NodeRole.GATEWAY)
+        return self.presence.members.followers()
 
     def _members_changed(self) -> None:
         self._rankings.clear()

@@ -1,4 +1,4 @@
-"""A gateway node: follows the books of its streams on feeds nodes over NATS.
+"""A gateway or recorder node: follows the books of its streams on feeds nodes over NATS.
 
 `RemoteSupervisor` and `RemoteCatalogue` have the interfaces of `feeds.Supervisor` and
 `feeds.Catalogue`. The supervisor drives one `Replica` for each open book.
@@ -237,6 +237,7 @@ class RemoteSupervisor:
         books: Holds the replicas.
         catalogue: The instruments; filled by this supervisor.
         settings: Timeouts of heartbeats and of isolation.
+        role: The role of this node: a gateway or a recorder.
         request_timeout_s: Timeout of a request to a feeds node.
     """
 
@@ -248,12 +249,13 @@ class RemoteSupervisor:
         books: Books,
         catalogue: RemoteCatalogue,
         settings: NodeSettings,
+        role: NodeRole = NodeRole.GATEWAY,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.node = node
         self.presence = Presence(
-            node, NodeRole.GATEWAY, bus=bus, settings=settings, describe=self._describe, clock=clock
+            node, role, bus=bus, settings=settings, describe=self._describe, clock=clock
         )
         self.stats: dict[str, str] = {}  # state of each exchange of the feeds nodes
         self._bus = bus

@@ -43,6 +43,7 @@ class NodeRole(StrEnum):
 
     FEEDS = "feeds"
     GATEWAY = "gateway"
+    RECORDER = "recorder"
 
 
 class NodeState(StrEnum):
@@ -235,6 +236,10 @@ class Members:
             for node, member in self._members.items()
             if member.heartbeat.role is role
         }
+
+    def followers(self) -> dict[int, NodeHeartbeat]:
+        """The live nodes that follow books of feeds nodes: gateways and recorders."""
+        return {**self.alive(NodeRole.GATEWAY), **self.alive(NodeRole.RECORDER)}
 
     def serving(self, exchange: str) -> list[int]:
         """The feeds nodes that accept books of an exchange."""

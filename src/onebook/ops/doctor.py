@@ -593,8 +593,9 @@ def _nodes(nodes: Sequence[NodeHeartbeat], cluster: str) -> list[Finding]:
                 "Start one (onebook serve --role feeds), or correct node.cluster.",
             )
         )
-    gateways = len(alive) - len(others) - len(feeds)
-    counts = f"feeds nodes {len(feeds)}, gateways {gateways}"
+    gateways = [each for each in alive if each.role is NodeRole.GATEWAY and each not in others]
+    recorders = len(alive) - len(others) - len(feeds) - len(gateways)
+    counts = f"feeds nodes {len(feeds)}, gateways {len(gateways)}, recorders {recorders}"
     return found or [ok("nodes", f"Alive in the cluster {cluster}: {counts}.")]
 
 

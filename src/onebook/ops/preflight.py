@@ -107,8 +107,19 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
         (f"transactions.{master}", _raised(lambda: _master_key(settings))),
         *_nats_checks(settings),
         *_worker_checks(settings),
+        *_history_checks(settings),
     ]
     return [settings.origin(name) + sentence for name, found in checks for sentence in found]
+
+
+def _history_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
+    """Check that a recorder has a folder and pairs, and that the pairs can be recorded."""
+    history, node = settings.history, settings.node
+    apart = node.role == "recorder" or (node.workers and history.dir is not None)
+    if history.dir is None and (history.symbols or apart):
+        yield "history.dir", ["history.dir must be set, so that books can be recorded."]
+    if not history.symbols and apart:
+        yield "history.symbols", ["history.symbols must name the pairs that the recorder follows."]
 
 
 def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
@@ -141,7 +152,7 @@ def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
             ["node.workers starts nodes of every role: node.role must be all."],
         )
     if server.metrics_port:
-        last = server.metrics_port + node.workers
+        last = server.metrics_port + node.workers + (settings.history.dir is not None)
         if last > PORT_MAX or server.metrics_port <= server.port <= last:
             yield (
                 "server.metrics_port",

@@ -105,7 +105,7 @@ class Top(NamedTuple):
 
     @classmethod
     def of(cls, bid: Decimal, ask: Decimal) -> "Top":
-        """Add the middle."""
+        """Create from best prices, computing the mid."""
         return cls(bid, ask, (bid + ask) / 2)
 
     def within(self, share: Decimal, price: Decimal) -> bool:

@@ -17,6 +17,8 @@ from onebook.orderbook import BookTimes, ExchangeTimes
 from onebook.streams.identity import CONFLICT
 
 _json: Final = msgspec.json.encode
+# State of a member whose book is missing in the history.
+NOT_RECORDED: Final = (Health.OFFLINE, Reason.NOT_WANTED, "not recorded at this time")
 
 
 class StreamMembers:
@@ -103,6 +105,24 @@ class StreamMembers:
             _coverage_json(name, self.horizon_of(name, book))
             for name, book in zip(self.shown, self.books, strict=True)
         )
+
+    def state_of(self, name: str, book: LiveBook) -> tuple[Health, Reason | None, str]:
+        """Return state, reason and detail of a member."""
+        return condition(book, shown=self.shows(book))
+
+    def states_json(self, books: Books, now: float) -> bytes:
+        """Return state, reason, detail and age of each member."""
+        found: dict[str, dict[str, object]] = {}
+        for name, instrument in zip(self.names, self.instruments, strict=True):
+            book = None if instrument is None else books.get(instrument)
+            state, reason, detail = NOT_RECORDED if book is None else self.state_of(name, book)
+            found[name] = {
+                "state": state,
+                "reason": reason or "",
+                "detail": detail,
+                "age_ms": None if book is None or not book.updated_at else age_of(book, now),
+            }
+        return _json(found)
 
     def age_ms(self, name: str, now: float) -> int:
         """Milliseconds since the last data of a live member."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple
 
+from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import LEVELS_MAX, View
 from onebook.crossings import CrossingReport
@@ -350,8 +351,8 @@ class BookRequest:
         self.answer = answer
         self.due: float | None = None
 
-    def encode(self, wall_us: int, now: float) -> bytes:
-        """The current book, as `aggregated_orderbook_data`."""
+    def encode(self, wall_us: int, now: float, *, past: Books | None = None) -> bytes:
+        """The current book, as `aggregated_orderbook_data`; with states if it is of the past."""
         view = _view(self.key)
         self.members.prepare()
         view.merge(self.members.cores)
@@ -364,7 +365,7 @@ class BookRequest:
         options = self.key.options
         reports = () if crossings is None else crossings.reports(self.members, now)
         times = self.members.times(wall_us, now) if options.times else None
-        if options.encoding == PROTOBUF:
+        if options.encoding == PROTOBUF and past is None:
             packed = answer(
                 view,
                 self.key.symbol,
@@ -378,17 +379,21 @@ class BookRequest:
         extras = _extras(self.members, options, now, fills, reports)
         if times is not None:
             extras += b',"times":' + times_json(times, wall_us)
-        found = self._as_json(view, extras, wall_us)
+        after = b""
+        if past is not None:
+            extras += b',"states":' + self.members.states_json(past, now)
+            after = b',"checksum":%d' % view.checksum()
+        found = self._as_json(view, extras, wall_us, after)
         return wrapped(found) if options.encoding == PROTOBUF else found
 
-    def _as_json(self, view: View, extras: bytes, wall_us: int) -> bytes:
+    def _as_json(self, view: View, extras: bytes, wall_us: int, after: bytes) -> bytes:
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
             _json(self.key.symbol),
             self._stamp(wall_us).encode(),
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)
-        tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
+        tail = b',"stale_exchanges":%b%b}%b}' % (self.members.stale_json, extras, after)
         return view.full(head + b',"data":{', tail)
 
 

@@ -296,6 +296,7 @@ class AdapterEntry(Struct, frozen=True):
         fields: The fields of its credentials; always includes `api_key` and `secret`.
         advice: The permissions that the operator should give the key, in a sentence or two.
         omitted: Events of a type that answers never contain, and why, in a sentence or two.
+        reference: The page of `docs/reference` about its rows, without the suffix.
     """
 
     name: str
@@ -309,6 +310,7 @@ class AdapterEntry(Struct, frozen=True):
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     advice: str = ""
     omitted: Mapping[str, str] = {}
+    reference: str = "transactions"
 
     def body(self) -> dict[str, Any]:
         """Its documented entry in the list of exchanges."""

@@ -113,7 +113,12 @@ class StoredRanges(Struct, frozen=True):
                 continue
             if each.to_ms < at_ms or each.state in ENDS:
                 lost = each.to_ms >= at_ms
-                return _after(at_ms, to_ms), each.state if lost else NOT_COLLECTED
+                # Between collected ranges, records were dropped before they were collected.
+                hole = each.state == OLDER_NOT_KEPT and any(
+                    one.to_ms < each.from_ms and one.state not in ENDS for one in self.ranges
+                )
+                known = lost and not hole
+                return _after(at_ms, to_ms), each.state if known else NOT_COLLECTED
             flaw = flaw or each.state or None
             at_ms = each.from_ms - 1
             if at_ms < from_ms:

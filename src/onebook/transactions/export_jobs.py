@@ -12,7 +12,7 @@ Requests for exports are limited to a few: their budget is also in the database 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -246,26 +246,47 @@ class ExportJobs:
         """Running work."""
         return [*self._tasks.values(), *self._sweeps]
 
-    def sweep(self, account: "AccountExports", key: ExportKey, pieces: list[ExportPiece]) -> None:
-        """Request the exports that an answer will need, so that they are made concurrently."""
+    def sweep(
+        self, account: "AccountExports", key: ExportKey, pieces: list[ExportPiece]
+    ) -> Mapping[str, asyncio.Event]:
+        """Request the exports that an answer will need, so that they are made concurrently.
+
+        Returns:
+            An event per export that is set once it was requested: the answer, which reads several
+            ranges at once, waits for it, so that the budget is spent on the newest exports.
+        """
+        tried = {piece.name: asyncio.Event() for piece in pieces}
 
         async def work() -> None:
-            for piece in pieces:
-                try:
-                    await self.advance(account, key, piece)
-                except Pending:
-                    continue
-                except SourceFailed as failure:
-                    ends = {FailureReason.EXPORT_PENDING, FailureReason.EXPORTS_FULL, *NO_EXPORTS}
-                    if failure.fatal or failure.reason in ends:  # or the budget is spent
+            try:
+                for piece in pieces:
+                    if not await self._requested(account, key, piece):
                         return
-                except Exception:
-                    log.exception("An export failed.")
-                    return
+                    tried[piece.name].set()
+            finally:
+                for event in tried.values():
+                    event.set()
 
         task = asyncio.create_task(work(), name=f"exports {key.exchange}")
         self._sweeps.add(task)
         task.add_done_callback(self._sweeps.discard)
+        return tried
+
+    async def _requested(
+        self, account: "AccountExports", key: ExportKey, piece: ExportPiece
+    ) -> bool:
+        """Request an export; return whether others can be requested."""
+        try:
+            await self.advance(account, key, piece)
+        except Pending:
+            return True
+        except SourceFailed as failure:
+            ends = {FailureReason.EXPORT_PENDING, FailureReason.EXPORTS_FULL, *NO_EXPORTS}
+            return not (failure.fatal or failure.reason in ends)  # or the budget is spent
+        except Exception:
+            log.exception("An export failed.")
+            return False
+        return True
 
     async def advance(
         self, account: "AccountExports", key: ExportKey, piece: ExportPiece
@@ -375,14 +396,14 @@ class ExportJobs:
         budget, now_ms = account.rule.budget, self.clock.wall_ms()
         free_ms = await self.store.spend(
             f"exports/{key.exchange}/{key.environment}/{key.owner}",
-            units=budget.units,
+            units=budget.units - budget.left,
             period_ms=budget.period_ms,
             now_ms=now_ms,
         )
         if free_ms is not None:
             raise account.pending(
-                f"makes {budget.text}; the export of {piece.label} can be requested from "
-                f"{iso(free_ms)}.",
+                f"makes {budget.text}; those of {piece.label} and earlier can be "
+                f"requested from {iso(free_ms)}.",
                 retry_after_s=(free_ms - now_ms) / SECOND_MS,
             )
         job = ExportJobRow(
@@ -629,6 +650,7 @@ class AccountExports:
         self._patient = patient
         self._link_host = link_host
         self._key: asyncio.Task[ExportKey] | None = None
+        self._tried: Mapping[str, asyncio.Event] = {}
         self._found: dict[str, asyncio.Task[StoredExport | None]] = {}
         self._look_s = LOOK_S
         self._refused: SourceFailed | None = None
@@ -738,6 +760,8 @@ class AccountExports:
         begun_s = self._jobs.clock.monotonic()
         try:
             async with asyncio.timeout(None if self._patient else self._look_s):
+                if piece.name in self._tried:
+                    await self._tried[piece.name].wait()
                 return await self._jobs.advance(self, key, piece)
         except TimeoutError:
             raise Pending(None) from None
@@ -764,5 +788,5 @@ class AccountExports:
         pieces: Sequence[ExportPiece] = self.rule.pieces(
             self._from_ms - self.rule.after_ms, self._to_ms + self.rule.before_ms, now_ms
         )
-        self._jobs.sweep(self, key, [each for each in pieces if each.to_ms <= now_ms])
+        self._tried = self._jobs.sweep(self, key, [p for p in pieces if p.to_ms <= now_ms])
         return key

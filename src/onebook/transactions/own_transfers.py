@@ -217,7 +217,7 @@ class OwnTransfers:
         return True
 
     def _fitting(self, side: TransferSide, key: Key) -> list[TransferSide]:
-        """The sides near it in time that do not contradict it."""
+        """The possible other sides of a transfer: near in time, and without contradiction."""
         return [o for o in self._sides[key] if _may_be_other(side, o) and _agree(side, o)]
 
     def _pair(self, sent: TransferSide, received: TransferSide, evidence: TransferEvidence) -> None:

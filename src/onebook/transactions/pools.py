@@ -79,11 +79,13 @@ class Budget(Struct, frozen=True):
         units: Requests in a period.
         days: The period: 1 for a daily limit, 31 for a monthly one.
         what: What is requested, in the plural.
+        left: How many of them are left to the user, who has the same limit.
     """
 
     units: int
     days: int
     what: str = "requests"
+    left: int = 0
 
     @property
     def period_ms(self) -> int:
@@ -93,7 +95,9 @@ class Budget(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The rule in words."""
-        return f"{self.units} {self.what} {'a day' if self.days == 1 else f'in {self.days} days'}"
+        period = "a day" if self.days == 1 else f"in {self.days} days"
+        rest = f", of which {self.left} are left to you" if self.left else ""
+        return f"{self.units} {self.what} {period}{rest}"
 
 
 class PoolState(Struct, frozen=True, kw_only=True):

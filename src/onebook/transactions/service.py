@@ -329,7 +329,8 @@ class Transactions:
             start_ms = self.reach_ms(request) + MINUTE_MS
             stored = await self._stored(request)
             if stored is not None and stored.from_ms is not None:
-                start_ms = min(start_ms, stored.from_ms)
+                # Ranges before an exchange began are stored as complete.
+                start_ms = min(start_ms, max(stored.from_ms, self._begins_ms(request)))
             request = request.model_copy(update={"start_time": start_ms})
         return request
 
@@ -402,6 +403,13 @@ class Transactions:
         adapter = find(self._adapters, one_of(request))
         sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
         return reach_ms(sources, adapter, self._clock.wall_ms())
+
+    def _begins_ms(self, request: TransactionsRequest) -> int:
+        """The oldest time at which a requested type can have records."""
+        adapter = find(self._adapters, one_of(request))
+        sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
+        found = (adapter.sources[name] for name in sources)
+        return min((each.begins_ms for each in found if each.window_ms), default=0)
 
     async def validate(
         self, exchange: str, *, testnet: bool = False, demo: bool = False, key_id: str = ""
@@ -663,7 +671,8 @@ class Transactions:
         credentials = await self._vault.get(str(query.account), query.environment)
         message = _unusable(adapter, query.environment, credentials, query.account.label)
         if credentials is None or message:
-            if query.environment is not Environment.MAINNET:
+            # The client's choice: only an exchange's first account is the operator's to provide.
+            if query.environment is not Environment.MAINNET or query.account.label:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
         return credentials

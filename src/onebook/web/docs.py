@@ -29,11 +29,26 @@ class DocumentedLimit(NamedTuple):
 
 
 class TransactionSection(NamedTuple):
-    """The page's section on one exchange of the transaction interface."""
+    """The page's section on one exchange of the transaction interface.
+
+    Args:
+        advice: The permissions that the operator's key needs.
+        credentials: The fields of the credentials.
+        hosts: Environment, region or product, and base URL.
+        omitted: Type, and the sentence about events that its answers never contain.
+        unproven: Type, what `verify` cannot prove of it, and why.
+        reference: The page of the reference documentation.
+    """
 
     name: str
     display: str
     types: tuple[str, ...]
+    advice: str
+    credentials: tuple[str, ...]
+    hosts: tuple[tuple[str, str, str], ...]
+    omitted: tuple[tuple[str, str], ...]
+    unproven: tuple[tuple[str, str, str], ...]
+    reference: str
 
 
 class Part(NamedTuple):
@@ -199,22 +214,46 @@ def fields_table(schema: Document, schemas: Schemas) -> Content:
 
 def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
     """One section for each exchange; `documentation_url` points to its anchor."""
-    blocks = [
-        tag(
-            "article",
-            tag("h3", exchange.display),
-            prose(
-                f"Use `{exchange.name}` as `exchange`. Do not send credentials; the operator "
-                "configures them. These are the exchange's own transaction types; they may be "
-                "mixed with the unified names of `GET /api/v1/transactions/types`."
-            ),
-            tag("ul", *(tag("li", tag("code", name)) for name in exchange.types)),
-            id=f"tag-{exchange.name}",
-        )
-        for exchange in exchanges
-    ]
+    blocks = [_exchange(exchange) for exchange in exchanges]
     entries = [(f"tag-{exchange.name}", exchange.display) for exchange in exchanges]
     return Part("transaction-exchanges", "Exchanges with transactions", entries, join(*blocks))
+
+
+def _exchange(exchange: TransactionSection) -> Html:
+    types = (join(tag("code", name), " ") for name in exchange.types)
+    hosts: list[tuple[Content, ...]] = [
+        (environment, name, tag("code", url)) for environment, name, url in exchange.hosts
+    ]
+    omitted: list[tuple[Content, ...]] = [
+        (tag("code", kind), why) for kind, why in exchange.omitted
+    ]
+    unproven: list[tuple[Content, ...]] = [
+        (tag("code", kind), inline(what), why) for kind, what, why in exchange.unproven
+    ]
+    return tag(
+        "article",
+        tag("h3", exchange.display),
+        prose(
+            f"Use `{exchange.name}` as `exchange`, or `{exchange.name}:label` for a named account. "
+            "Do not send credentials; the operator configures them. These are the exchange's own "
+            "transaction types; they may be mixed with the unified names of "
+            "`GET /api/v1/transactions/types`."
+        ),
+        tag("p", *types),
+        tag("h4", "Credentials"),
+        prose(f"{exchange.advice}\n\nFields: {', '.join(exchange.credentials)}."),
+        table(("environment", "region or product", "address"), hosts),
+        join(tag("h4", "Omitted from answers"), table(("type", "events"), omitted))
+        if omitted
+        else None,
+        join(tag("h4", "Not provable by verify"), table(("type", "what", "reason"), unproven))
+        if unproven
+        else None,
+        tag(
+            "p", tag("a", f"Rows of {exchange.display} and their mapping", href=exchange.reference)
+        ),
+        id=f"tag-{exchange.name}",
+    )
 
 
 # WebSocket

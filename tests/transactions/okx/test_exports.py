@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ async def test_years_are_exported_to_the_last_digit(
         assert {each["error"] for each in summary["errors"]} == {"export_pending"}
         assert min(each["timestamp"] for each in records) < NOW_MS - 700 * DAY_MS
         await here.settled()
-        world.time.passed_s += HOUR_S
+        world.time.passed_s += DAY_S  # the ninth quarter is beyond the first day's budget
+        await requested(here)
         await completed(here)
     posts = world.api.posts()
     assert len(posts) == len({(each["year"], each["quarter"]) for each in posts}) == 9
@@ -100,18 +102,26 @@ async def test_no_more_exports_are_requested_than_the_budget_allows(
     world = ExportWorld(store, tmp_path / "exports", history=history)
     async with world.service() as here:
         await requested(here)
-        assert len(world.api.posts()) == 12
+        # Of the 12 a day, a third is the user's.
+        assert len(world.api.posts()) == 8
         _, summary = await here.ask("trades")
         await here.settled()
         assert trades_of(summary)["reason"] == "export_pending"
         ((_, message),) = messages_of(summary)
-        assert message.startswith("OKX makes 12 exports a day; the export of 202")
-        assert message.endswith("Z.")
+        said = re.fullmatch(
+            "OKX makes 12 exports a day, of which 4 are left to you; those of (20..) (Q.) and "
+            "earlier can be requested from .*Z.",
+            message,
+        )
+        assert said is not None
+        requested_names = [each["year"] + each["quarter"] for each in world.api.posts()]
+        assert requested_names == sorted(requested_names, reverse=True)  # newest first
+        assert said[1] + said[2] < requested_names[-1]
     # A restart has no other budget.
     async with world.service() as here:
         await here.ask("trades")
         await here.settled()
-        assert len(world.api.posts()) == 12
+        assert len(world.api.posts()) == 8
         world.time.passed_s += DAY_S
         await requested(here)
         await completed(here)
@@ -393,7 +403,7 @@ async def test_a_collection_completes_itself_as_exports_are_made(world: ExportWo
         await here.settled()
         assert not done.complete
         assert {each.error for each in done.errors} == {"export_pending"}
-        for _ in range(6):  # it asks for every quarter since 2021-02, 12 a day
+        for _ in range(8):  # it asks for every quarter since 2021-02, 8 a day
             world.time.passed_s += DAY_S / 2
             done = await collector.collect(account)
             await here.settled()

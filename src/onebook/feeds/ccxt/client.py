@@ -97,7 +97,7 @@ VERDICTS: Final[dict[str, ErrorClass]] = {
     # ccxt cancels tasks that wait for a connection it has closed.
     "CancelledError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
     "OSError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),
-    "ClientError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
+    "ClientError": ErrorClass(ErrorScope.CONNECTION, Reason.DISCONNECTED),  # aiohttp's
 }
 
 

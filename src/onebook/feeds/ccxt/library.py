@@ -178,7 +178,7 @@ class Library:
         """Request that a client ends."""
         self._worker.post(client.stop)
 
-    # In the worker's thread
+    # Called in the worker's thread
 
     async def _read(self, name: str) -> bytes:
         tasks = Tasks(TASKS_MAX, lambda error: None)

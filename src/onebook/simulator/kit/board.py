@@ -345,7 +345,7 @@ class SimulatedSession:
         self.messages = Windows(())
 
     def formed(self, frames: list[Frame], true: Frame) -> list[Frame]:
-        """Convert frames for this client, including a lost one (`true`), which may be numbered."""
+        """Convert frames for this client; `true` is the original, numbered even if it is lost."""
         if self.form is None:
             return frames
         if not frames:

@@ -208,6 +208,7 @@ HARMFUL: Final = {
 
 ENTRY: Final = AdapterEntry(
     name="kraken",
+    reference="transactions-kraken",
     display="Kraken",
     types=TYPES,
     sources_by_type=SOURCES_BY_TYPE,

@@ -242,6 +242,7 @@ _SAVINGS: Final = (
 
 ENTRY: Final = AdapterEntry(
     name="okx",
+    reference="transactions-okx",
     display="OKX",
     types=TYPES,
     sources_by_type=SOURCES_BY_TYPE,

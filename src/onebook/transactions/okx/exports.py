@@ -4,7 +4,8 @@ https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-since
 
 - A quarter can be requested once it is over; its file is available within two hours, at busy times
   later, is kept for 30 days, and has links that last five and a half hours.
-- 12 requests a day per user; a newer page says one in 10 seconds. We keep both limits.
+- 12 requests a day per user; a newer page says one in 10 seconds. We keep both limits, and leave a
+  third of the 12 to the user, who requests exports with the same budget.
 - The page mentions a decompressed CSV file. Unconfirmed: that it is a zip archive.
 - A file has the columns of the bills except type, source, target and notes: the type follows from
   the subtype, and the other account of a transfer is unknown.
@@ -196,7 +197,7 @@ EXPORTS: Final = ExportRule(
     status=status,
     rows=bills_of,
     at_ms=lambda row: int(row["ts"]),
-    budget=Budget(12, 1, "exports"),
+    budget=Budget(12, 1, "exports", left=4),
     before_ms=EAST_MS,
     after_ms=WEST_MS,
 )

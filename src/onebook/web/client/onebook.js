@@ -14,6 +14,10 @@ const BUSY_CODES = [4100, 4199];
 const DRAINING_CODES = [4200, 4299];
 const NO_CLOSE_FRAME = 1006;
 const PROTOCOL_ERROR = "protocol_error"; // a message has an unexpected shape
+// Consecutive connections with an invalid message before a session ends: the first one may have been damaged on its
+// way, but a service of another version sends them forever.
+const INVALID_MAX = 3;
+const INCOMPATIBLE = "The versions of client and service may be incompatible.";
 const BACKOFF_BASE_S = 0.25;
 const BACKOFF_BUSY_S = 1;
 const BACKOFF_MAX_S = 30;
@@ -856,7 +860,7 @@ function numbersOf(value) {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, numbersOf(each)]));
 }
 
-// Members of a view that are made when they are read, after a binary update.
+// Members of a view that are computed on first access after a binary update.
 const MADE_WHEN_READ = {
   bids: (state) => state.side("bids"),
   asks: (state) => state.side("asks"),
@@ -1295,6 +1299,7 @@ export class Session {
   #numbered = new Map(); // subscriptions by the number of their binary updates
   #lastId = 0;
   #failures = 0;
+  #invalid = 0; // consecutive connections that ended with an invalid message
   #liveSince = null;
   #cause = null;
   #reconnectAt = null; // ms, as performance.now()
@@ -1334,7 +1339,11 @@ export class Session {
         this.handlers.state({ name: "connecting", problem: null });
         const [code, message, closeCode, givenS] = await this.#connected();
         if (signal.aborted) return;
-        if (this.#liveSince !== null && performance.now() - this.#liveSince >= STABLE_S * 1000) this.#failures = 0;
+        if (this.#liveSince !== null && performance.now() - this.#liveSince >= STABLE_S * 1000) {
+          this.#failures = this.#invalid = 0;
+        }
+        this.#invalid = code === PROTOCOL_ERROR ? this.#invalid + 1 : 0;
+        if (this.#invalid >= INVALID_MAX) throw new Refused(code, `${message} ${INCOMPATIBLE}`);
         const retryInS = pauseS(closeCode, this.#failures, givenS, this.client.random);
         this.#failures += 1;
         if (this.attemptsMax !== null && this.#failures >= this.attemptsMax) {

@@ -9,7 +9,7 @@
 // sends) or while the chart has the focus; otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
-import { colour, labels } from "./colour.js";
+import { inksOf } from "./colour.js";
 import { decimals, short, signed, stepFrom, texts } from "./format.js";
 import { Part } from "./part.js";
 import { Sight } from "./sight.js";
@@ -24,6 +24,7 @@ const ALL_PERCENT = 25; // range of "all", with the bins of the widest range
 const LEVELS_MAX = 500; // the maximum of the service
 const SPARE = 1.05; // factor of the levels requested, so that the mid may move before others are needed
 const SPARE_MAX = 1.25;
+const INKS = ["--card", "--line", "--soft", "--unknown", "--bid", "--bid-bar", "--ask", "--ask-bar"];
 const TICK = 5; // CSS pixels of a horizon mark
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
@@ -197,8 +198,7 @@ export class Depth {
     this.#chart = null;
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
-    const [card, line, soft, unknown] = ["--card", "--line", "--soft", "--unknown"].map((name) => colour(this.#element, name));
-    this.#inks = { card, line, soft, unknown, label: labels(this.#element) };
+    this.#inks = inksOf(this.#element, INKS);
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
   }
 
@@ -304,8 +304,8 @@ export class Depth {
   }
 
   #options(width, height) {
-    const { line, soft, label: { px, family } } = this.#inks;
-    const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `${px}px ${family}` };
+    const { label: { px, family } } = this.#inks;
+    const axis = { stroke: this.#inks["--soft"], grid: { stroke: this.#inks["--line"], width: 1 }, ticks: { show: false }, font: `${px}px ${family}` };
     // A total applies from its level away from the mid: bids to the left, asks to the right.
     return {
       width,
@@ -340,7 +340,7 @@ export class Depth {
     const { ctx, bbox: { left, top, width, height } } = chart;
     const { bids: [bid], asks: [ask] } = this.#book?.horizons ?? { bids: [], asks: [] };
     ctx.save();
-    ctx.fillStyle = this.#inks.unknown;
+    ctx.fillStyle = this.#inks["--unknown"];
     if (bid) ctx.fillRect(left, top, this.#placeOf(chart, bid) - left, height);
     if (ask) ctx.fillRect(this.#placeOf(chart, ask), top, left + width - this.#placeOf(chart, ask), height);
     ctx.restore();
@@ -354,7 +354,7 @@ export class Depth {
     const scale = devicePixelRatio;
     const middle = Math.max(left, Math.min(left + width, chart.valToPos(0, "x", true)));
     ctx.save();
-    const { card, soft, label: { px, family } } = this.#inks;
+    const { "--card": card, "--soft": soft, label: { px, family } } = this.#inks;
     ctx.strokeStyle = ctx.fillStyle = soft;
     ctx.lineWidth = scale;
     ctx.setLineDash([4 * scale, 3 * scale]);
@@ -394,8 +394,8 @@ export class Depth {
 
   #series(side, align) {
     return {
-      stroke: colour(this.#element, `--${side}`),
-      fill: colour(this.#element, `--${side}-bar`),
+      stroke: this.#inks[`--${side}`],
+      fill: this.#inks[`--${side}-bar`],
       width: 1.5,
       dash: side === "ask" ? [6, 3] : undefined, // distinguishable without colour
       spanGaps: true,

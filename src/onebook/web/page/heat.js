@@ -5,7 +5,7 @@
 // the visible canvas is a copy of it in at most two pieces. The ring is repainted only if its prices, colours or size
 // change. Sizes come from observers, so that updates do not read the layout.
 
-import { colour, labels } from "./colour.js";
+import { inksOf } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
 import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./liquidity.js";
 import { Sight } from "./sight.js";
@@ -22,6 +22,7 @@ const LEAST_MARK = 2; // minimum width
 const LINE = 1.25; // width of the best prices
 const FOOT = 16; // height of the time labels
 const FAR_MS = 6_000; // how long a book with a longer range is shown without a newer one
+const INKS = ["--card", "--unknown", "--bid", "--bid-bar", "--ask", "--ask-bar", "--soft", "--ink", "--warn", "--bad"];
 const LABEL_EVERY = 36;
 const DRAW_EVERY_MS = 400; // minimum, because a column is a second and a canvas costs more than its new pixels
 const SAY_EVERY_MS = 5_000; // interval of the text alternative
@@ -166,10 +167,10 @@ export class Heat {
   }
 
   #colours() {
-    const text = (name) => colour(document.body, name); // the panel's colours are grey while it is not live
-    const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(text(name)));
+    const inks = inksOf(document.body, INKS); // the panel's colours are grey while it is not live
+    const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(inks[name]));
     const shades = (side) => {
-      const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(text(name)));
+      const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(inks[name]));
       // From the background to the bar colour in the first half, then to the text colour.
       return Array.from({ length: SHADES }, (_, at) => {
         const place = (at + 1) / SHADES;
@@ -180,11 +181,11 @@ export class Heat {
       bids: shades("bid"),
       asks: shades("ask"),
       unknown: packed(unknown),
-      soft: text("--soft"),
-      ink: text("--ink"),
-      crossed: text("--warn"),
-      lost: text("--bad"),
-      label: labels(document.body),
+      soft: inks["--soft"],
+      ink: inks["--ink"],
+      crossed: inks["--warn"],
+      lost: inks["--bad"],
+      label: inks.label,
     };
   }
 

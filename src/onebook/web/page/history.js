@@ -2,7 +2,7 @@
 // price,
 // because a side was empty or the connection was lost, the lines have a gap.
 
-import { colour, labels } from "./colour.js";
+import { inksOf } from "./colour.js";
 import { ago, decimals, decimalsMax, fixed, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
@@ -10,6 +10,7 @@ import { write } from "./write.js";
 const PLACES_MAX = 12; // decimals of exact prices
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
+const INKS = ["--ink", "--ask", "--soft", "--line"];
 const AXES_FROM_PX = 110; // minimum height of a chart with axes
 
 export class History {
@@ -108,13 +109,14 @@ export class History {
     this.#chart = null;
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
+    const inks = inksOf(this.#element, INKS);
     const line = (scale, name, dash) => ({
-      scale, dash, stroke: colour(this.#element, name), width: 1.25, points: { show: false },
+      scale, dash, stroke: inks[name], width: 1.25, points: { show: false },
     });
-    const { px, family } = labels(this.#element);
+    const { px, family } = inks.label;
     const axis = {
-      show: height >= AXES_FROM_PX, stroke: colour(this.#element, "--soft"), font: `${px}px ${family}`, ticks: { show: false },
-      grid: { stroke: colour(this.#element, "--line"), width: 1 },
+      show: height >= AXES_FROM_PX, stroke: inks["--soft"], font: `${px}px ${family}`, ticks: { show: false },
+      grid: { stroke: inks["--line"], width: 1 },
     };
     const options = {
       width,

@@ -14,7 +14,7 @@ from onebook.simulator.accounts.kraken.rows import fixed, iso
 from onebook.simulator.accounts.streams import PrivateConnection, PrivateStreams
 
 CHANNELS: Final = ("balances", "executions")
-TOKEN_S: Final = 900  # for which a token may be used
+TOKEN_S: Final = 900  # validity of an unused token
 
 
 class KrakenStreams(PrivateStreams):

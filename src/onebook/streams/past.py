@@ -1,0 +1,124 @@
+"""Merged books of past moments, read from the history of this node (`history.dir`) in threads."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from onebook.books import Books
+from onebook.clock import Clock, iso_us, us_of_iso
+from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest
+from onebook.fees import exchange_of, symbol_of
+from onebook.model import Instrument
+from onebook.orderbook import HistoryMissing
+from onebook.streams.basket import conversion_pairs
+from onebook.streams.stream import BookRequest, StreamKey, members_of
+
+READS_MAX: Final = 2  # concurrent reads; the others wait
+READS_OPEN_MAX: Final = 64  # running and waiting reads of all clients
+READ_TIMEOUT_S: Final = 10.0
+NO_HISTORY: Final = "This node has no history of order books (history.dir)."
+TOO_MANY: Final = "Too many past books are being read; retry shortly."
+TOO_SLOW: Final = f"The past book was not read within {READ_TIMEOUT_S:g} s."
+MUST_BE_MOMENT: Final = "must be ISO 8601 text such as 2026-11-27T14:03:00, or microseconds"
+
+
+def moment_us(name: str, moment: str | int) -> int:
+    """Return a moment of a request as microseconds since 1970.
+
+    Raises:
+        InvalidRequest: The text is not ISO 8601; `name` is the field.
+    """
+    if isinstance(moment, int):
+        return moment
+    try:
+        return int(moment) if moment.isdecimal() else us_of_iso(moment)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(f"{name}: {MUST_BE_MOMENT}.") from None
+
+
+class PastBooks:
+    """Reads the merged books of past moments, a few at a time.
+
+    Args:
+        root: The folder of the history.
+        clock: The time.
+        stamp: Writes the times of messages from microseconds since 1970.
+    """
+
+    def __init__(self, root: Path, *, clock: Clock, stamp: Callable[[int], str] = iso_us) -> None:
+        self.root = root
+        self._clock = clock
+        self._stamp = stamp
+        self._threads = ThreadPoolExecutor(READS_MAX, "past")
+        self._open: set[Future[bytes]] = set()
+
+    def close(self) -> None:
+        """Cancel the reads that have not begun."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def fetch(
+        self, key: StreamKey, at_us: int, message_id: str | int | float | None
+    ) -> bytes:
+        """Return the book of a view at a moment as `aggregated_orderbook_data`.
+
+        Raises:
+            InvalidRequest: The moment is in the future.
+            HistoryNotFound: The moment was not recorded.
+            HistoryUnavailable: There are too many reads, or this one lasted too long.
+        """
+        if at_us > self._clock.wall_us():
+            raise InvalidRequest("as_of: must not be in the future.")
+        if len(self._open) >= READS_OPEN_MAX:
+            raise HistoryUnavailable(TOO_MANY, retry_after_s=1.0)
+        read = self._threads.submit(self._book, key, at_us, message_id)
+        self._open.add(read)
+        read.add_done_callback(self._open.discard)  # a late read keeps its place until it ends
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                return await asyncio.wrap_future(read)
+        except TimeoutError:
+            raise HistoryUnavailable(TOO_SLOW, retry_after_s=1.0) from None
+        except HistoryMissing as error:
+            raise HistoryNotFound(str(error).replace(str(self.root), "The node")) from None
+        except OSError as error:
+            raise HistoryUnavailable(f"The history is unreadable: {error.strerror}.") from None
+
+    # In a thread
+
+    def _book(self, key: StreamKey, at_us: int, message_id: str | int | float | None) -> bytes:
+        # pyarrow is an extra
+        from onebook.archive.folder import HistoryFolder
+        from onebook.archive.reader import books_at
+
+        folder, books = HistoryFolder(self.root), Books()
+        exchanges = sorted({exchange_of(each) for each in key.exchanges})
+        for symbol in symbols_of(key):
+            for book in books_at(folder, symbol, at_us, exchanges).books:
+                books.adopt(book)
+
+        instruments = {
+            (each.instrument.exchange, each.instrument.symbol): each.instrument for each in books
+        }
+
+        def lookup(exchange: str, symbol: str) -> Instrument | None:
+            return instruments.get((exchange, symbol))  # instruments are equal by identity
+
+        if not len(books):
+            raise HistoryMissing(f"No book of {key.symbol} was recorded at {iso_us(at_us)}.")
+        members, now = members_of(key, lookup), at_us / 1_000_000
+        members.refresh(books)
+        request = BookRequest(
+            key, members, now, message_id=message_id, answer=lambda _: None, stamp=self._stamp
+        )
+        return request.encode(at_us, now, past=books)
+
+
+def symbols_of(key: StreamKey) -> list[str]:
+    """Return the symbols whose books a view may need."""
+    found = {symbol_of(each, key.symbol) for each in key.exchanges}
+    own = key.symbol.partition("/")[2]
+    for quote in sorted({each.partition("/")[2] for each in found} - {own}):
+        found.update(pair for pair, _ in conversion_pairs(quote, own))
+    return sorted(found)
