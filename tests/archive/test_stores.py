@@ -115,7 +115,7 @@ async def test_the_past_is_the_same_from_the_store(tmp_path: Path, port: int) ->
     assert near.proof == far.proof
     assert verify(FileStore(url)).problems == ()
     assert verify(FileStore(url)).head == verify(FileStore(world.root)).head
-    with pytest.raises(HistoryMissing, match="The history has a gap at .*: recorded until"):
+    with pytest.raises(HistoryMissing, match=r"The history has a gap at .*: recorded until"):
         onebook.history(url, SYMBOL, at=world.live[-1][0] + 100 * HOUR_US)
 
 
