@@ -97,9 +97,13 @@ def test_a_route_has_its_average_before_and_after_fees(view):
     )  # fmt: skip
     view.fills["buy"] = [route]
     assert lines(view, with_fees=True)[0] == (
-        "buy  3 BTC  only 2.5 on the books  average 100.000  after fees 100.100  lots cost 0.020  "
+        "buy  3 BTC  only 2.5 filled  average 100.000  after fees 100.100  lots cost 0.020  "
         "lots leave 0.5  slippage -0.7444 %  worst 100.1  okx 2.5"
     )
+    # The size of a route in the quote is what is paid: with fees, which the notional is without.
+    by_cost = {"by": "notional", "size": Decimal(300), "unplaced": Decimal(0)}
+    view.fills["buy"] = [route._replace(**by_cost)]
+    assert lines(view, with_fees=True)[0].startswith("buy  300 USDT  only 250.25 on the books")
 
 
 def test_an_exchange_without_a_fee_is_named(view):
@@ -146,9 +150,7 @@ def test_a_crossing_after_fees_has_its_profit_first_and_an_ended_one_is_not_show
     assert lines(view, with_fees=True)[2] == "not crossed after fees"
     view.asks[0] = net(view.asks[0])
     view.bids[0] = net(view.bids[0])
-    assert lines(view, with_fees=True)[2] == (
-        "not crossed after fees: okx sells 0.5 above the bid of okx"
-    )
+    assert lines(view, with_fees=True)[2] == ("after fees okx sells 0.5 above the bid of okx")
     best = Crossing("okx", "kraken", *map(Decimal, ("0.5", "101", "101.5", "0.25", "0.149", "0.3")))
     poorer = best._replace(sell="xt", profit=Decimal("0.01"))
     view.crossings = (

@@ -35,6 +35,7 @@ TAGS = (
     {"name": "sessions", "description": "Exchange an API key for a session of 24 hours."},
     {"name": "fees", "description": "The taker fees of a key."},
     {"name": "usage", "description": "Usage of a key in this billing period."},
+    {"name": "orderbooks", "description": "Recorded order books; live ones are on the WebSocket."},
     {"name": "exchanges", "description": "Capabilities of the transaction interface."},
     {"name": "transactions", "description": "Transactions of exchange accounts in one format."},
     {"name": "service", "description": "Health and entry points."},

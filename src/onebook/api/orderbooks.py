@@ -19,7 +19,7 @@ from onebook.exchanges.kit.listing import SYMBOL_CHARACTERS_MAX
 from onebook.streams import ViewOptions
 from onebook.streams.past import moment_us
 
-router = APIRouter(tags=["order books"])
+router = APIRouter(tags=["orderbooks"])
 
 UNUSED: Final = frozenset(("encoding", "interval_ms", "mode", "on"))  # options of updates
 LISTS: Final = frozenset(("exchanges", "quotes"))  # separated by commas

@@ -341,7 +341,12 @@ def _fill(
         return Text(f"{head}{SPACE}nothing on the books", style="yellow")
     parts = []
     if not fill.complete:
-        parts.append(f"only {text_of(amount if fill.by == 'amount' else notional)} on the books")
+        by_lots = False
+        if isinstance(fill, Route):
+            by_lots = bool(fill.unplaced)
+            notional = fill.net  # which the size of a route limits
+        filled = text_of(amount if fill.by == "amount" else notional)
+        parts.append(f"only {filled} {'filled' if by_lots else 'on the books'}")
     sign = 1 if side == "buy" else -1
     unit_price = Decimal(1).scaleb(-decimals - AVERAGE_DECIMALS)
     parts.append(f"average {fill.average.quantize(unit_price):f}")
@@ -371,8 +376,8 @@ def _crossings(view: BookView, decimals: int, width: int | None) -> Text:
         bid, ask = view.best_bid, view.best_ask
         line = "not crossed after fees"
         if bid is not None and isinstance(ask, NetLevel) and isinstance(bid, NetLevel):
-            line += (
-                f": {ask.exchanges[0]} sells {_rounded(ask.price - bid.price, decimals)} "
+            line = (
+                f"after fees {ask.exchanges[0]} sells {_rounded(ask.price - bid.price, decimals)} "
                 f"above the bid of {bid.exchanges[0]}"
             )
         return Text(_fitted(line, [], width), style="dim")
