@@ -150,7 +150,7 @@ async def test_a_pepper_that_is_rotated_during_a_backup_makes_it_fail(
         copy(*words)
 
     monkeypatch.setattr(backup, "_copy_database", rotated)
-    with pytest.raises(ConfigError, match="pepper file was changed meanwhile"):
+    with pytest.raises(ConfigError, match="pepper file was changed during the backup"):
         await backed_up(here, tmp_path / "backups")
     assert os.listdir(tmp_path / "backups") == []
 

@@ -293,7 +293,7 @@ async def test_nats_and_the_nodes_of_the_cluster_are_examined(tmp_path: Path) ->
         ]
         assert await _found_beside(settings, now) == [
             "NATS accepts this node.",
-            "Alive in the cluster onebook: feeds nodes 1, gateways 0.",
+            "Alive in the cluster onebook: feeds nodes 1, gateways 0, recorders 0.",
         ]
     assert bad(await cluster_findings(settings)) == [("nats", Severity.FAULT)]
     assert await cluster_findings(settings_in(tmp_path)) == []

@@ -12,6 +12,7 @@ from onebook.accounts import Key
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook, SendText
 from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.gateway import Gateway
+from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey, ViewOptions
@@ -50,8 +51,9 @@ SERVED: dict[type, Callable[..., None]] = {
 class Wire(ClientOutput):
     """The outgoing side of a connection, without a socket."""
 
-    def __init__(self, *, packed: bool) -> None:
-        super().__init__(packed=packed)
+    def __init__(self, processor: CommandProcessor, *, packed: bool) -> None:
+        super().__init__([], processor)
+        self.packed = packed
         self.transport = Pipe()
 
     def transmit(self, data: bytes) -> None:
@@ -70,8 +72,8 @@ class Client:
         self._ids: dict[str, str] = {}  # symbol: the view's id
         self._looks: dict[int, StreamKey] = {}
         self._sent = 0
-        self.output = self.wire = Wire(packed=packed)
         self.processor = gateway.parts.make_processor()
+        self.output = self.wire = Wire(self.processor, packed=packed)
         self.fetches: set[Callable[[], None]] | None = None
         key = Key(
             name, "account", "user", Tier.ENTERPRISE, KeyStatus.ACTIVE, "ob_live_0000", 0, None

@@ -17,6 +17,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.feeds.limits import FeedLimits
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument
+from onebook.signals import Signal
 from onebook.simulator import DIALECTS
 from onebook.simulator.kit.market import MarketBooks
 from onebook.store import Store
@@ -53,6 +54,7 @@ class Catalogue:
 
     def __init__(self, venues: dict[str, Venue]) -> None:
         self._venues = venues
+        self.on_read: Signal[[str]] = Signal()
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
         venue = self._venues.get(exchange)

@@ -234,7 +234,7 @@ class Chromium:
         self.end()
         self._folder = tempfile.mkdtemp(prefix="onebook-chromium-")
         self._process = subprocess.Popen(
-            [CHROMIUM, *FLAGS, f"--user-data-dir={self._folder}"],
+            [CHROMIUM, *FLAGS, f"--user-data-dir={self._folder}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             preexec_fn=refuse_netlink,
