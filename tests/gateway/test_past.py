@@ -149,6 +149,20 @@ async def test_what_cannot_be_answered_is_one_sentence(tmp_path):
         assert (refusal["error"], refusal["message"]) == ("history_unavailable", NO_HISTORY)
 
 
+async def test_a_damaged_file_is_an_answer_and_a_line_in_the_log(tmp_path, caplog):
+    async with recording(tmp_path) as (node, client, recorder):
+        node.snapshot("okx")
+        await client.ask(type="subscribe_aggregated", symbol=SYMBOL, interval_ms=0)
+        update = await client.until("aggregated_orderbook_update")
+        await recorder.flush()
+        for path in (tmp_path / "history").rglob("*.arrow"):
+            path.write_bytes(path.read_bytes()[:-40])
+        ask = {"type": "get_aggregated_orderbook", "symbol": SYMBOL, "id": 1}
+        refusal = await client.ask(**ask, as_of=at_of(update))
+        assert (refusal["error"], refusal["message"]) == ("history_unavailable", past.UNREADABLE)
+        assert f"The book of {SYMBOL}" in caplog.text
+
+
 async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):
     async with recording(tmp_path) as (node, _, recorder):
         node.snapshot("okx")

@@ -190,7 +190,9 @@ class ProofChain:
     def numbers(self) -> list[int]:
         """Return the numbers of all entries."""
         names = (Path(each) for each in self._files.files(PROOF))
-        return sorted(int(each.stem) for each in names if each.suffix == ".json")
+        return sorted(
+            int(each.stem) for each in names if each.suffix == ".json" and each.stem.isdecimal()
+        )
 
     def entry(self, number: int) -> ProofEntry:
         """Read an entry.
@@ -510,7 +512,7 @@ def _difference(files: FileStore, path: str, rows: str) -> str:
     except (pa.ArrowException, OSError):
         return "the file was changed; it is no longer readable."
     if str(count) != rows:
-        return f"the file was changed; it has {count:,} rows instead of {int(rows):,}."
+        return f"the file was changed; it has {count} rows instead of {rows}."
     return "the file was changed."
 
 

@@ -1,6 +1,7 @@
 """Merged books of past moments, read from the history of this node (`history.dir`) in threads."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -8,18 +9,21 @@ from typing import Final
 
 from onebook.books import Books
 from onebook.clock import Clock, iso_us, us_of_iso
-from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest
+from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest, OnebookError
 from onebook.fees import exchange_of, symbol_of
 from onebook.model import Instrument
 from onebook.orderbook import HistoryMissing
 from onebook.streams.basket import conversion_pairs
 from onebook.streams.stream import BookRequest, StreamKey, members_of
 
+log = logging.getLogger("onebook.streams")
+
 READS_MAX: Final = 2  # concurrent reads; the others wait
 READS_OPEN_MAX: Final = 64  # running and waiting reads of all clients
 READ_TIMEOUT_S: Final = 10.0
 NO_HISTORY: Final = "This node has no history of order books (history.dir)."
 TOO_MANY: Final = "Too many past books are being read; retry shortly."
+UNREADABLE: Final = "This part of the history cannot be read; the log of the node says why."
 TOO_SLOW: Final = f"The past book was not read within {READ_TIMEOUT_S:g} s."
 MUST_BE_MOMENT: Final = "must be ISO 8601 text such as 2026-11-27T14:03:00, or microseconds"
 
@@ -66,7 +70,8 @@ class PastBooks:
         Raises:
             InvalidRequest: The moment is in the future.
             HistoryNotFound: The moment was not recorded.
-            HistoryUnavailable: There are too many reads, or this one lasted too long.
+            HistoryUnavailable: There are too many reads, this one lasted too long, or a file is
+                damaged.
         """
         if at_us > self._clock.wall_us():
             raise InvalidRequest("as_of: must not be in the future.")
@@ -82,8 +87,11 @@ class PastBooks:
             raise HistoryUnavailable(TOO_SLOW, retry_after_s=1.0) from None
         except HistoryMissing as error:
             raise HistoryNotFound(str(error).replace(str(self.root), "The node")) from None
-        except OSError as error:
-            raise HistoryUnavailable(f"The history is unreadable: {error.strerror}.") from None
+        except OnebookError:
+            raise
+        except Exception as error:  # a damaged file raises errors of many kinds
+            log.exception("The book of %s at %s cannot be read.", key.symbol, iso_us(at_us))
+            raise HistoryUnavailable(UNREADABLE) from error
 
     # In a thread
 
