@@ -19,9 +19,10 @@ OF_A_VIEW = {
     "conversions", "published_fees", "timestamp", "update_number", "view", "members", "copy",
     "apply", "apply_packed", "lose", "checksum",
 }  # fmt: skip
+OF_THE_PAST = {"proof"}  # only `onebook.history` has it
 SUBSCRIBING = {"subscribe", "unsubscribe"}
 PAIRS = [
-    (BookUpdate, BookView, OF_A_VIEW),
+    (BookUpdate, BookView, OF_A_VIEW | OF_THE_PAST),
     (BookSide, ViewSide, {name for name in dir(list) if not name.startswith("_")} | {"pair"}),
     (OrderBooks, BookSession, SUBSCRIBING),
     (OrderBook, ServiceBook, SUBSCRIBING),
