@@ -166,7 +166,9 @@ def test_a_cut_chain_is_found(root: Path, key: str) -> None:
     assert "proof/00000001.json: the entry is missing." in problems(root, key)
     shutil.rmtree(root)
     root.mkdir()
-    assert problems(root) == ("proof: there is no chain.",)
+    assert problems(root) == (
+        "proof: there is no chain: no hour was closed yet, or it was deleted.",
+    )
     assert f"proof: the chain does not contain the entry {head}." in problems(root, None, head)
 
 
@@ -246,6 +248,12 @@ async def test_the_open_hour_has_no_proof_yet(tmp_path: Path) -> None:
     await world.recorder.flush()
     with pytest.raises(HistoryMissing, match="is not closed yet, so it has no proof"):
         onebook.history(world.root, SYMBOL, at=world.live[-1][0], proof=True)
+
+
+def test_a_history_without_a_closed_hour_is_one_sentence(tmp_path: Path) -> None:
+    done = CliRunner().invoke(history_app, ["verify", str(tmp_path)])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1), done.output
+    assert "no hour was closed yet, or it was deleted" in done.output
 
 
 def test_the_command_verifies(root: Path, key: str) -> None:

@@ -414,7 +414,7 @@ def _checked_entries(
     chain = ProofChain(files)
     numbers = chain.numbers()
     if not numbers:
-        problems.append(f"{PROOF}: there is no chain.")
+        problems.append(f"{PROOF}: there is no chain: no hour was closed yet, or it was deleted.")
         return
     previous = ""
     for number in range(numbers[-1] + 1):

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -13,6 +13,8 @@ from onebook.library.history import NEEDS_PYARROW, history
 from onebook.orderbook import MissingPackage
 
 history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show, verify.")
+
+EXIT_PROBLEMS: Final = 1
 
 
 @history_app.callback()
@@ -111,6 +113,8 @@ def verify_command(
     for problem in found.problems:
         console.print(problem, markup=False, highlight=False, soft_wrap=True)
     signed = f"signed by {', '.join(found.keys)}" if found.keys else "not signed"
+    if not found.entries:
+        raise typer.Exit(EXIT_PROBLEMS)
     console.print(
         f"{len(found.problems):,} problems in {found.hours:,} hours with {found.files:,} files; "
         f"{found.deleted:,} hours deleted as announced; {found.entries:,} entries, {signed}"
@@ -120,4 +124,4 @@ def verify_command(
         soft_wrap=True,
     )
     if found.problems:
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_PROBLEMS)
