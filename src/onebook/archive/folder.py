@@ -18,7 +18,7 @@ import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -322,6 +322,19 @@ class HistoryFolder:
             if path.name == name and (exchanges is None or path.parent.name in exchanges)
         ]
 
+    def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
+        """Return exchange and symbol of each book that was recorded in these hours."""
+        found: set[tuple[str, str]] = set()
+        for hour_us in hours:
+            for path in map(PurePosixPath, self.files.files(_hour_folder(hour_us))):
+                if path.suffix == ".parquet" and path.name != COVERAGE:
+                    base, _, quote = path.stem.rpartition("-")
+                    found.add((path.parent.name, f"{base}/{quote}"))
+            for each in self.segments(hour_us):
+                with suppress(FileNotFoundError):  # merged meanwhile: the next one has its books
+                    found |= _books_of_segment(each.path)
+        return found
+
     def proof(
         self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
     ) -> dict[str, Any]:
@@ -437,6 +450,17 @@ def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
     """Return symbol and exchange of each batch; nothing if batches are not by book."""
     books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
     return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+
+
+def _books_of_segment(path: Path) -> set[tuple[str, str]]:
+    """Return exchange and symbol of each book in a segment."""
+    reader = _opened(path)
+    books = _books_in(reader)
+    if books:
+        return {(exchange, symbol) for symbol, exchange in books}
+    messages = reader.read_all()
+    pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
+    return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
 
 
 def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:

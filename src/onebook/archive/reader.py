@@ -66,20 +66,44 @@ class BookReplay:
             self._at = bisect_left(self._messages, self._messages[last])
         return last >= 0
 
-    def open(self, books: Books, exchange: str, symbol: str) -> LiveBook:
-        """Open the book that the keyframe at this position describes."""
+    def seek_first(self) -> bool:
+        """Go to the first keyframe; return whether there is one."""
+        found = bytes(self._kinds).find(TapeKind.KEYFRAME)
+        self._at = max(found, 0)
+        return found >= 0
+
+    def seek_after(self, message: int) -> None:
+        """Go behind a message."""
+        self._at = bisect_right(self._messages, message)
+
+    def count(self, start_us: int, end_us: int) -> int:
+        """Return the number of rows that were received in this time."""
+        return bisect_right(self.received, end_us) - bisect_left(self.received, start_us)
+
+    def due(self, until_us: int) -> bool:
+        """Return whether the next message was received until a time."""
+        return self._at < len(self.received) and self.received[self._at] <= until_us
+
+    @property
+    def last(self) -> int:
+        """Number of the message before this position; -1 if there is none."""
+        return self._messages[self._at - 1] if self._at else -1
+
+    def open(self, instrument: Instrument) -> LiveBook:
+        """Return a new book as the keyframe at this position describes it."""
         limits = (self._rows[name][self._at].as_py() for name in ("levels_max", "window"))
         levels_max, window = limits
-        return books.open(
-            Instrument(exchange, symbol, symbol),
-            levels_max=levels_max or LEVELS_MAX,
-            window=window or 0,
-        )
+        return LiveBook(instrument, levels_max or LEVELS_MAX, window or 0)
 
-    def play(self, book: LiveBook, until_us: int) -> None:
-        """Apply the messages received until a time."""
+    def times(self, until_us: int) -> dict[int, None]:
+        """Return the times at which the messages from here until a time were received."""
+        stop = bisect_right(self.received, until_us, self._at)
+        return dict.fromkeys(self.received[self._at : stop])
+
+    def play(self, book: LiveBook, until_us: int) -> bool:
+        """Apply the messages received until a time; return whether any has the book's state."""
         playback, core = self._playback, book.core
-        at = self._at
+        at, has_state = self._at, False
         stop = bisect_right(self.received, until_us, at)
         while at < stop:
             start, at = at, playback.play(core, at, stop)
@@ -88,7 +112,9 @@ class BookReplay:
                 book.updated_at = self.received[changed] / 1_000_000
             if self._kinds[at - 1] in STATES:
                 self._set_state(book, at - 1)
+                has_state = True
         self._at = at
+        return has_state
 
     def _set_state(self, book: LiveBook, row: int) -> None:
         health, why, detail, twins, updated = (
@@ -117,7 +143,7 @@ def books_at(
         HistoryMissing: This moment was not recorded.
     """
     hours = hours_of(at_us - LOOK_BACK_US, at_us)
-    interval = _interval(folder, hours, at_us)
+    interval = covering(folder, hours, at_us)
     hours = [each for each in hours if each + HOUR_US > interval.start_us]
     past = Past(Books(), at_us, hours)
     found: dict[str, LiveBook] = {}
@@ -127,14 +153,19 @@ def books_at(
         replay = BookReplay(rows[exchange], interval.run)
         if replay.seek(at_us):
             replays[exchange] = replay
-            found[exchange] = replay.open(past.books, exchange, symbol)
-            replay.play(found[exchange], at_us)
+            found[exchange] = book = replay.open(Instrument(exchange, symbol, symbol))
+            past.books.adopt(book)
+            replay.play(book, at_us)
     for exchange, replay in replays.items():
-        names = (each.partition(" ") for each in replay.twins.split(",") if each)
-        found[exchange].twins = {
-            found[name]: 0.0 for name, _, of in names if of == symbol and name in found
-        }
+        found[exchange].twins = dict.fromkeys(twins_of(replay.twins, past.books), 0.0)
     return past
+
+
+def twins_of(names: str, books: Books) -> list[LiveBook]:
+    """Return the open books among recorded names such as `okx BTC/USDT,okxus BTC/USDT`."""
+    found = {(each.instrument.exchange, each.instrument.symbol): each for each in books}
+    pairs = (each.partition(" ") for each in names.split(",") if each)
+    return [found[name, symbol] for name, _, symbol in pairs if (name, symbol) in found]
 
 
 def hours_of(start_us: int, end_us: int) -> list[int]:
@@ -142,11 +173,16 @@ def hours_of(start_us: int, end_us: int) -> list[int]:
     return [*range(start_us // HOUR_US * HOUR_US, end_us + 1, HOUR_US)]
 
 
-def _interval(folder: HistoryFolder, hours: list[int], at_us: int) -> Interval:
+def covering(folder: HistoryFolder, hours: list[int], at_us: int) -> Interval:
+    """Return the recorded time around a moment, as far as it is in these hours.
+
+    Raises:
+        HistoryMissing: This moment was not recorded.
+    """
     intervals = folder.coverage(hours)
-    covering = [each for each in intervals if each.start_us <= at_us <= each.end_us]
-    if covering:
-        return covering[-1]
+    found = [each for each in intervals if each.start_us <= at_us <= each.end_us]
+    if found:
+        return found[-1]
     nearest = folder.coverage(folder.hours())
     if not nearest:
         raise HistoryMissing(f"{folder.files.name} has no history.")
