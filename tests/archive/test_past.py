@@ -51,11 +51,11 @@ class Crash(Exception):
     """Simulate the end of the process here."""
 
 
-@pytest.mark.parametrize("write", range(8))
+@pytest.mark.parametrize("write", range(9))
 async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends before one of the merge, books, coverage, manifest, entry; or at the end."""
+    """The process ends before one of the merge, books and the hour's four files, or at the end."""
     world = World(tmp_path, 4)
     monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
     await world.recorder.begin()

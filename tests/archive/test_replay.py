@@ -15,7 +15,8 @@ import pytest
 import onebook
 from archive.world import EPOCH_US, NAMES, SYMBOL, World, run
 from onebook.archive import player as player_module
-from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.player import HistoryPlayer
 from onebook.archive.recorder import HistoryRecorder
 from onebook.books import Books

@@ -4,7 +4,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from onebook.archive.folder import HOUR_US
+from onebook.archive.format import HOUR_US
 from onebook.archive.recorder import HistoryRecorder
 from onebook.books import Books
 from onebook.clock import ManualClock

@@ -9,8 +9,10 @@ from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Final
 
-from onebook.archive.folder import HOUR_US, LOOK_BACK_US, HistoryFolder, Interval
-from onebook.archive.reader import BookReplay, covering, hours_of, twins_of
+from onebook.archive.folder import LOOK_BACK_US, HistoryFolder
+from onebook.archive.format import HOUR_US, Interval
+from onebook.archive.playback import BookReplay
+from onebook.archive.reader import covering, hours_of, twins_of
 from onebook.books import Books, IdentityMark, LiveBook
 from onebook.clock import iso_us
 from onebook.model import Health, Instrument, Reason
@@ -149,7 +151,7 @@ class HistoryPlayer:
                 rows += replay.count(at_us, stop_us)
                 if continued and name in self._played:
                     replay.seek_after(self._played[name])
-                elif (continued or not replay.seek(at_us)) and not replay.seek_first():
+                elif (continued or not replay.seek(at_us)) and replay.seek_first() is None:
                     continue
                 if name in self.instruments:
                     self._replays.append((name, replay))

@@ -105,7 +105,7 @@ class Player:
 
     def _taken(self) -> Iterator[BookUpdate]:
         """Read due books."""
-        while (update := self._queue.take()) is not None:
+        while (update := self._queue.next()) is not None:
             yield update
 
     def _places(self, symbol: str, quotes: Sequence[str]) -> list[str]:
