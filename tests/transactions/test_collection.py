@@ -505,9 +505,9 @@ async def test_why_a_collection_is_incomplete_is_logged_when_it_begins_or_change
         with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
             await collector.run()
     (said,) = caplog.messages
-    assert (
-        said
-        == "The collection of fennec (mainnet) is incomplete (fills, trades): Fennec refused the request."
+    assert said == (
+        "The collection of fennec (mainnet) is incomplete (fills, trades): Fennec refused the "
+        "request."
     )
 
 

@@ -327,7 +327,10 @@ class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
 class UnsubscribeTransactionsAction(
     Struct, tag_field="action", tag="unsubscribe_transactions", forbid_unknown_fields=True
 ):
-    """Stop the transaction subscriptions of this connection, or those of some accounts."""
+    """Stop the transaction subscriptions of this connection."""
 
-    exchange: Accounts | None = None
+    exchange: Annotated[
+        Accounts | None,
+        Meta(description="Stop those that contain any of these accounts; absent: all."),
+    ] = None
     id: Id = None
