@@ -126,6 +126,11 @@ class BookSource:
         self._books = books
         self.refresh()
 
+    def awaits(self, name: str) -> bool:
+        """Return whether a list may show the instrument of an exchange, or its published fee."""
+        has_no_fee = self.missing.get(name) == UNKNOWN_FEE and self._published is None
+        return name in self.missing and not has_no_fee
+
     def has_fee(self, instrument: Instrument) -> bool:
         """Return whether an exchange that is not `missing` has a fee, and read a published one."""
         if self._published is None:
