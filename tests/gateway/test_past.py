@@ -175,9 +175,12 @@ async def test_the_quality_is_that_of_the_closed_hours(tmp_path):
         (row,) = await node.gateway.quality(*asked)
         assert (row["exchange"], row["symbol"], row["gaps"]) == ("okx", SYMBOL, 0)
         assert await node.gateway.quality(*asked[:2], ["kraken"], [], "book") == []
-    async with gateway(tmp_path / "without") as node:
+
+
+async def test_without_a_history_there_is_no_quality(tmp_path):
+    async with gateway(tmp_path) as node:
         with pytest.raises(HistoryUnavailable, match=r"history\.dir"):
-            await node.gateway.quality(*asked)
+            await node.gateway.quality(0, HOUR_US, [], [], "exchange")
 
 
 async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):
