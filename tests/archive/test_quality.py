@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from archive.test_past import SYMBOL, World
+from archive.world import SYMBOL, World
 from onebook.archive import quality
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US

@@ -344,6 +344,20 @@ class HistoryFolder:
             if path.name == name and (exchanges is None or path.parent.name in exchanges)
         ]
 
+    def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
+        """Return exchange and symbol of each book that was recorded in these hours."""
+        found: set[tuple[str, str]] = set()
+        for hour_us in hours:
+            folder = hour_folder(hour_us)
+            for path in map(PurePosixPath, self.files.files(folder)):
+                if path.suffix == ".parquet" and str(path.parent) != folder:
+                    base, _, quote = path.stem.rpartition("-")
+                    found.add((path.parent.name, f"{base}/{quote}"))
+            for each in self.segments(hour_us):
+                with suppress(FileNotFoundError):  # merged meanwhile: the next one has its books
+                    found |= _books_of_segment(each.path)
+        return found
+
     def proof(
         self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
     ) -> dict[str, Any]:
@@ -455,6 +469,17 @@ def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
     """Return symbol and exchange of each batch; nothing if batches are not by book."""
     books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
     return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+
+
+def _books_of_segment(path: Path) -> set[tuple[str, str]]:
+    """Return exchange and symbol of each book in a segment."""
+    reader = _opened(path)
+    books = _books_in(reader)
+    if books:
+        return {(exchange, symbol) for symbol, exchange in books}
+    messages = reader.read_all()
+    pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
+    return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
 
 
 def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:

@@ -26,9 +26,8 @@ from onebook.archive.format import (
 )
 from onebook.archive.playback import BookReplay
 from onebook.archive.stores import FileStore
-from onebook.books import Books
 from onebook.clock import iso_ms
-from onebook.model import Health, Reason
+from onebook.model import Health, Instrument, Reason
 
 VERSION: Final = 1
 QUALITY: Final = "quality.parquet"
@@ -230,6 +229,8 @@ def _ages(changes: pa.Table) -> dict[str, Any]:
 
 # Crossings
 
+NAMELESS: Final = Instrument("", "", "")  # of books that are only read here
+
 
 class _Pace:
     """Pauses between slices of work, because this thread shares the interpreter with the feeds."""
@@ -254,7 +255,7 @@ def _best_prices(
         first_us = replay.seek_first()
         if first_us is None:
             continue
-        book = replay.open(Books(), "", "")
+        book = replay.open(NAMELESS)
         first = max(-(-(first_us - hour_us) // SECOND_US), 1)
         last = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
         for second in range(first, last + 1):
