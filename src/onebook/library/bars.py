@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from os import PathLike
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from onebook.core import DEPTH_MAX, LEVEL_FORM, View
-from onebook.core.types import LevelRow, Levels
+from onebook.core import DEPTH_MAX, View
+from onebook.core.types import Levels
 from onebook.fill import size_of
 from onebook.library.engine import names_of
 from onebook.library.history import microseconds_of
 from onebook.library.past import opened
 from onebook.library.player import Pace
+from onebook.library.update import BookSide, Naming
 from onebook.orderbook import EXACT, Names
 from onebook.streams.members import StreamMembers
 
@@ -30,7 +30,7 @@ BASIS_POINTS: Final = 10_000
 ROWS: Final = 10_000  # that are kept as Python objects
 DIGITS_MAX: Final = 38  # of Arrow's decimal128
 
-_LEVEL: Final = Struct(LEVEL_FORM)
+NAMING: Final = Naming(())  # because the exchanges of a level are not read
 
 Row = dict[str, object]
 Scaled = tuple[int, int]  # a number x 10^scale, and the scale
@@ -106,7 +106,10 @@ class Figures:
     def of(self, levels: Levels) -> Row:
         """Return the columns of a merged book; those without a value are absent."""
         prices, amounts = levels.price_scale, levels.amount_scale
-        sides = [_unpacked(levels.bids), _unpacked(levels.asks)]
+        sides = [
+            BookSide(rows, b"", prices, amounts, NAMING).ints()
+            for rows in (levels.bids, levels.asks)
+        ]
         row: Row = {}
         for side, name in zip(sides, ("bid", "ask"), strict=True):
             if side:
@@ -135,16 +138,14 @@ class Figures:
         return row
 
 
-def _unpacked(rows: bytes | list[LevelRow]) -> list[LevelRow]:
-    return [*_LEVEL.iter_unpack(rows)] if isinstance(rows, bytes) else rows
-
-
-def _value(side: Sequence[LevelRow], number: int, scale: int, amount_scale: int) -> int | None:
+def _value(
+    side: Sequence[tuple[int, int]], number: int, scale: int, amount_scale: int
+) -> int | None:
     """Return price x amount of a size at the best levels; None if they have less."""
     left: int = number * 10 ** max(0, amount_scale - scale)
     unit: int = 10 ** max(0, scale - amount_scale)
     value = 0
-    for price, amount, _ in side:
+    for price, amount in side:
         taken = min(left, amount * unit)
         value += price * taken
         left -= taken
