@@ -130,7 +130,7 @@ async def readable(page: Page) -> None:
         assert found["faults"] == [], scheme
 
 
-@pytest.mark.parametrize("width", [320, 1366])
+@pytest.mark.parametrize("width", [pytest.param(320, marks=pytest.mark.soak), 1366])
 async def test_text_and_edges_have_contrast_in_light_and_dark(
     page: Page, address: str, market: Market, width: int
 ) -> None:
@@ -170,8 +170,15 @@ async def stops_of(page: Page) -> list[dict]:
     return stops
 
 
-@pytest.mark.parametrize("drawer", [False, True])
-@pytest.mark.parametrize("width", [320, 1366])
+@pytest.mark.parametrize(
+    ("width", "drawer"),
+    [
+        (320, True),
+        (1366, False),
+        pytest.param(320, False, marks=pytest.mark.soak),
+        pytest.param(1366, True, marks=pytest.mark.soak),
+    ],
+)
 async def test_the_keyboard_reaches_everything_in_order_and_is_seen(
     page: Page, address: str, market: Market, width: int, drawer: bool
 ) -> None:
