@@ -903,6 +903,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "no_conversion",
             "switched_off",
             "not_wanted",
+            "not_recorded",
             "identity_conflict",
             "unconfirmed_identity",
             "shared_book",
