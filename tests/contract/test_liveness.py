@@ -36,6 +36,7 @@ with_others = pytest.mark.parametrize(
 
 STEP_S = 0.1
 CHANGE_S = 0.5  # a busy book changes so often
+LEVELS = 10  # per side: time is what is tested here, and not the contents of books
 WALL_MS = 1_700_000_000_000
 
 
@@ -44,7 +45,7 @@ class World:
 
     def __init__(self, name: str, *, count: int = 2, exchange=None) -> None:
         self.exchange = exchange or CHANNELS[name]
-        self.venue = Venue(name)
+        self.venue = Venue(name, levels_max=LEVELS)
         self.instruments = self.venue.instruments[: min(count, self.exchange.limits.topics)]
         self.books = Books()
         for instrument in self.instruments:

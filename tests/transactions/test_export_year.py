@@ -409,7 +409,7 @@ def test_what_the_command_writes_by_default_adds_up(
 async def test_what_a_service_gives_by_default_adds_up(form: str, tmp_path: Path) -> None:
     """Interest, airdrops and conversions are in a file of a request that names no types."""
     async with (
-        place(tmp_path) as rig,
+        place(tmp_path, rate_hz=0) as rig,
         httpx.AsyncClient(base_url=rig.url, timeout=PATIENCE_S) as client,
     ):
         answer = await client.post("/api/v1/authenticate", json={"api_key": rig.key})

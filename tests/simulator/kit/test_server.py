@@ -59,7 +59,7 @@ async def test_every_connector_keeps_every_book_equal_to_the_truth(name: str) ->
         Follower(sim.exchanges()[name], symbols) as follower,
     ):
         await follower.until(lambda: follower.acknowledged == set(symbols))
-        for _ in range(30):
+        for _ in range(10):
             sim.step()
             for symbol in symbols:
                 await settled(follower, sim, symbol)

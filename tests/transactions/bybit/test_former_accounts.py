@@ -17,16 +17,16 @@ from onebook.simulator.accounts.bybit.endpoints import LISTINGS
 from onebook.simulator.accounts.bybit.keys import AccountRefused
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
-DAYS = 100
+DAYS = 50
 FROM_MS = NOW_MS - DAYS * DAY_MS
-UNIFIED_MS, MERGED_MS = NOW_MS - 60 * DAY_MS, NOW_MS - 30 * DAY_MS
+UNIFIED_MS, MERGED_MS = NOW_MS - 30 * DAY_MS, NOW_MS - 15 * DAY_MS
 UPGRADED = Account(
-    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
+    History(FROM_MS, NOW_MS, executions=600, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
 )
 UTA_1 = Account(
-    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
+    History(FROM_MS, NOW_MS, executions=600, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
 )
-NEVER = Account(History(FROM_MS, NOW_MS, executions=1_200))
+NEVER = Account(History(FROM_MS, NOW_MS, executions=600))
 FORMER_PATHS = (
     "/v5/pre-upgrade/execution/list",
     "/v5/pre-upgrade/order/history",

@@ -28,7 +28,7 @@ from transactions.okx.test_accounts import held
 EVERYTHING = OKX.entry.types
 HOUR_S = 3_600.0
 DAY_S = 24 * HOUR_S
-QUARTERS = 4  # of the history, without the current one
+QUARTERS = 2  # of the history, without the current one
 Summary = dict[str, Any]
 
 
