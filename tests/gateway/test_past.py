@@ -63,7 +63,7 @@ async def test_a_past_book_is_what_clients_were_sent(tmp_path):
                 assert answer["data"][side] == update["data"][side], str(answer)
             states = answer["data"]["states"]
             assert (states["okx"]["state"], states["kraken"]["state"]) == ("live", "offline")
-            assert states["kraken"]["detail"] == "not recorded at this time"
+            assert states["kraken"]["reason"] == "not_recorded"
             assert states["binance"]["age_ms"] < 60_000
         answer = await client.ask(
             type="get_aggregated_orderbook", as_of=without["timestamp"], **asked
