@@ -167,7 +167,7 @@ def count_up():
     return count()
 
 
-def busy(name: str, seconds: float = 60.0, **options) -> World:
+def busy(name: str, seconds: float = 40.0, **options) -> World:
     """A feed with live books, by default for long enough to know their cadence."""
     world = World(name, **options)
     world.run(seconds)
@@ -178,7 +178,7 @@ def busy(name: str, seconds: float = 60.0, **options) -> World:
 
 @every_channel
 def test_b2_an_exchange_that_falls_silent_is_stale_in_time_and_stays_it(name: str) -> None:
-    world = busy(name, 40.0)
+    world = busy(name)
     world.silent = True
     world.run(6.5)
     assert not world.shown()
@@ -205,7 +205,7 @@ def test_b2_frozen_books_are_stale_in_time_though_snapshots_and_heartbeats_go_on
 
 @with_others
 def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(name: str) -> None:
-    world = busy(name, 40.0)
+    world = busy(name)
     quiet = world.instruments[1]
     spoken = world.instruments
     world.cadences.of(quiet).learn(25.8, world.now)  # so long it was silent before
@@ -227,7 +227,7 @@ def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(nam
 )
 def test_a_busy_book_that_is_out_of_sync_does_not_make_its_connection_silent(name: str) -> None:
     """Frames are withheld until its resync is answered; the other book hardly changes."""
-    world = busy(name, 40.0)
+    world = busy(name)
     broken, quiet = world.instruments
     world.cadences.of(quiet).learn(25.8, world.now)
     world.mute = True

@@ -106,7 +106,7 @@ async def test_a_random_bybit_account(seed: int, tmp_path: Path) -> None:
             definition, dict.fromkeys(BYBIT.entry.hosts[Environment.MAINNET], url), key, tmp_path
         ) as (made, collector),
     ):
-        await check(made, collector, definition, "trades", "ledger", "deposits")
+        await check(made, collector, definition, "ledger")
 
 
 async def test_what_okx_forgets_of_one_of_its_two_ledgers(tmp_path: Path) -> None:
