@@ -26,7 +26,7 @@ from onebook.archive.format import (
 )
 from onebook.archive.playback import BookReplay
 from onebook.archive.stores import FileStore
-from onebook.clock import iso_us
+from onebook.clock import iso_ms
 from onebook.model import Health, Instrument, Reason
 
 VERSION: Final = 1
@@ -348,7 +348,7 @@ def summary(rows: pa.Table, by: str) -> list[dict[str, Any]]:
     outages = _outages(rows, keys)
     groups = []
     for row in found.sort_by([(key, "ascending") for key in keys]).to_pylist():
-        named = {key: iso_us(row[key]) if key == "hour" else row[key] for key in keys}
+        named = {key: iso_ms(row[key] // 1_000) if key == "hour" else row[key] for key in keys}
         observed_s, live_s = row["observed_s_sum"], row["live_s_sum"]
         named["uptime"] = round(live_s / observed_s, 6) if observed_s else None
         named |= {name: row[f"{name}_sum"] for name in SUMS}
