@@ -30,6 +30,7 @@ async def test_an_exchange_that_lists_another_coin_is_left_out_until_it_lists_th
     exchanges["okx"].relist(SYMBOL, price_ppm=3_000_000)
     async with node_on(exchanges.urls, tmp_path) as node:
         guard = node.gateway.streams.guard
+        assert guard is not None
         guard.limits = guard.limits._replace(recovery_s=0.0)
         key = await key_of(node)
         async with client_of(node, key) as client, client_of(node, key) as alone:

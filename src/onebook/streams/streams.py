@@ -135,6 +135,7 @@ class Streams:
         settings: StreamSettings | None = None,
         transfers: Transfers = no_transfers,
         stamp: Callable[[int], str] = iso_us,
+        guarded: bool = True,
     ) -> None:
         self.publisher = publisher
         self._stamp = stamp  # writes the times of messages from microseconds since 1970
@@ -157,12 +158,16 @@ class Streams:
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
-        self.guard = IdentityGuard(
-            books,
-            clock=clock,
-            settings=settings or StreamSettings(),
-            on_status=self._status_changed,
-        )
+        self.guard: IdentityGuard | None = None
+        if guarded:
+            self.guard = IdentityGuard(
+                books,
+                clock=clock,
+                settings=settings or StreamSettings(),
+                on_status=self._status_changed,
+            )
+        else:  # the marks of the books are recorded
+            books.subscribe(on_health=lambda book, _: self._status_changed(book))
         books.subscribe(on_changed=self.on_changed)
         catalogue.on_read.subscribe(self._list_read)
 
@@ -520,7 +525,8 @@ class Streams:
 
     def stop(self) -> None:
         """Cancel the callbacks."""
-        self.guard.stop()
+        if self.guard is not None:
+            self.guard.stop()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

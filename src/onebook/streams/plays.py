@@ -1,0 +1,126 @@
+"""A view of the past, played as live: the streams, pacing and messages of the present.
+
+A play has its own books, clock and `Streams`, so that numbers, deltas, statuses and intervals
+follow the same rules as those of live books. Only `load` reads files; it may run in a thread.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onebook.clock import ManualClock, iso_us
+from onebook.fees import exchange_of
+from onebook.model import Instrument
+from onebook.signals import Signal
+from onebook.streams.past import symbols_of
+from onebook.streams.stream import Stream, StreamKey
+from onebook.streams.streams import Publisher, Streams
+
+if TYPE_CHECKING:
+    from onebook.archive.folder import HistoryFolder
+
+
+class Play:
+    """One view, from a moment on.
+
+    Args:
+        folder: The history.
+        key: The view.
+        start_us: The first moment.
+        publisher: Gets the updates.
+        stamp: Writes the times of messages from microseconds since 1970.
+
+    Raises:
+        HistoryMissing: The first moment was not recorded.
+    """
+
+    def __init__(
+        self,
+        folder: "HistoryFolder",
+        key: StreamKey,
+        start_us: int,
+        publisher: Publisher,
+        stamp: Callable[[int], str] = iso_us,
+    ) -> None:
+        # pyarrow is an extra
+        from onebook.archive.player import HistoryPlayer
+
+        exchanges = sorted({exchange_of(each) for each in key.exchanges})
+        self._key = key
+        self._player = HistoryPlayer(folder, symbols_of(key), start_us, None, exchanges)
+        self._clock = ManualClock(start_us / 1_000_000)
+        self._streams = Streams(
+            books=self._player.books,
+            supervisor=_NoFeeds(),
+            catalogue=_Recorded(self._player.instruments),
+            publisher=publisher,
+            clock=self._clock,
+            stamp=stamp,
+            guarded=False,
+        )
+        self.stream: Stream | None = None  # after the state at the start was played
+
+    @property
+    def at_us(self) -> int:
+        """The moment that is shown."""
+        return self._clock.wall_us()
+
+    def load(self) -> bool:
+        """Read the next window of the history; return False at its present end."""
+        return self._player.load()
+
+    @property
+    def due_us(self) -> int | None:
+        """The next moment at which anything happens in this window; None if nothing does."""
+        changes_us, timer_s = self._player.due_us, self._clock.due_at
+        if changes_us is None:
+            return None
+        return changes_us if timer_s is None else min(changes_us, round(timer_s * 1_000_000))
+
+    def advance(self) -> None:
+        """Go to `due_us`: the ends of intervals first, and then what was received."""
+        due_us = self.due_us
+        if due_us is None:
+            return
+        self._begin(due_us)
+        self._clock.move_to(due_us / 1_000_000)
+        if self._player.due_us == due_us:
+            self._player.step()
+            self._begin(due_us + 1)
+            self._clock.move_to(self._clock.now_s)  # publish what has no interval
+
+    def resend(self) -> bytes:
+        """Return the whole book, merged now."""
+        assert self.stream is not None
+        self._streams.publish_now(self.stream)
+        return self.stream.full()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self._streams.stop()
+
+    def _begin(self, before_us: int) -> None:
+        """Open the stream once the state at the start was played."""
+        if self.stream is None and before_us > self._player.start_us:
+            self.stream = self._streams.open(self._key)
+
+
+class _NoFeeds:
+    """The supervisor of recorded books, which need no subscription."""
+
+    def acquire(self, instrument: Instrument) -> None:
+        """Subscribe to a book."""
+
+    def release(self, instrument: Instrument) -> None:
+        """Drop one subscription to a book."""
+
+
+class _Recorded:
+    """The list of recorded instruments, which never changes."""
+
+    def __init__(self, instruments: dict[tuple[str, str], Instrument]) -> None:
+        self.on_read: Signal[[str]] = Signal()
+        self._instruments = instruments
+
+    def instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        """Return the instrument of a symbol on an exchange."""
+        return self._instruments.get((exchange, symbol))
