@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from gateway.rig import SYMBOL, gateway
+from gateway.rig import SYMBOL, gateway, settled
 from onebook.archive.format import HOUR_US
 from onebook.archive.recorder import HistoryRecorder
 from onebook.client import AsyncOnebook
@@ -207,3 +207,110 @@ async def test_a_client_that_leaves_cancels_its_reads(tmp_path):
         async with asyncio.timeout(10):
             while node.gateway.subscriptions._reading:
                 await asyncio.sleep(0)
+
+
+async def test_the_past_is_played_as_it_was_sent_and_runs_into_the_present(tmp_path):
+    async with recording(tmp_path) as (node, client, recorder):
+        for exchange in ("okx", "binance"):
+            node.snapshot(exchange)
+        asked = {"symbol": SYMBOL, "exchanges": ["okx", "binance"], "depth": 15, "mode": "delta"}
+        await client.ask(type="subscribe_aggregated", interval_ms=0, **asked)
+        first = await client.until("aggregated_orderbook_update")
+        live = [first, *await updates_of(node, client, 25)]
+        node.lose("okx")
+        live.append(await client.until("aggregated_orderbook_delta"))
+        node.snapshot("okx")
+        live.append(await client.until("aggregated_orderbook_delta"))
+        await recorder.flush()
+        subscribed = await client.ask(
+            type="subscribe_aggregated", interval_ms=0, view="past", start=str(at_of(first)),
+            speed=0, id=9, **asked,
+        )  # fmt: skip
+        assert (subscribed["type"], subscribed["id"]) == ("aggregated_subscription_response", 9)
+        played = []
+        while (message := await client.next())["type"] != "history_end":
+            assert message["view"] == "past"
+            played.append(message)
+            await recorder.flush()
+        assert message["view"] == "past"
+        assert at_of(live[-1]) <= us_of_iso(message["recorded_until"])
+        updates = [each for each in played if "update_number" in each]
+        assert [each["update_number"] for each in updates] == [*range(1, len(updates) + 1)]
+        assert [shown(each) for each in updates] == [shown(each) for each in live]
+        statuses = [each["state"] for each in played if each["type"] == "exchange_status"]
+        assert statuses == ["stale", "live"]
+        whole = await client.next()  # and now the live book, with the numbers of its stream
+        assert (whole["type"], whole["view"]) == ("aggregated_orderbook_update", "past")
+        node.delta("okx", [("91", "77")])
+        both = [await client.next(), await client.next()]
+        assert {each.get("view") for each in both} == {None, "past"}
+        assert {each["previous_update_number"] for each in both} == {whole["update_number"]}
+        assert not node.gateway.subscriptions._plays
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL, view="past")
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL)
+        assert not len(node.gateway.streams)
+
+
+def shown(update):
+    data = update["data"]
+    return update.get("checksum"), data["bids"], data["asks"], data["stale_exchanges"]
+
+
+async def test_a_play_ends_with_its_subscription_and_its_connection(tmp_path):
+    async with recording(tmp_path) as (node, client, recorder):
+        for exchange in ("okx", "binance"):
+            node.snapshot(exchange)
+        asked = {"type": "subscribe_aggregated", "symbol": SYMBOL, "interval_ms": 0}
+        await client.ask(**asked)
+        first = await client.until("aggregated_orderbook_update")
+        await updates_of(node, client, 9)
+        await recorder.flush()
+        plays = node.gateway.subscriptions._plays
+        slow = {**asked, "start": at_of(first), "speed": 0.000001, "view": "a"}
+        assert (await client.ask(**slow))["type"] == "aggregated_subscription_response"
+        assert (await client.until("aggregated_orderbook_update"))["view"] == "a"
+        again = await client.ask(type="resync", symbol=SYMBOL, view="a", id=4)
+        assert (again["view"], again["id"], again["update_number"]) == ("a", 4, 1)
+        assert len(plays) == 1
+        await client.ask(**slow | {"view": "b"})
+        await client.until("aggregated_orderbook_update")
+        refusal = await client.ask(**slow | {"view": "c", "id": 5})
+        assert (refusal["error"], refusal["id"]) == ("history_unavailable", 5)
+        assert refusal["message"].startswith("Too many subscriptions of this connection")
+        answer = await client.ask(type="resync", symbol=SYMBOL, view="c")
+        assert answer["error"] == "no_subscription"
+        assert len(plays) == 2
+        # A live subscription in place of the play, and a play that is unsubscribed.
+        await client.ask(**asked, view="b")
+        whole = await client.until("aggregated_orderbook_update")
+        assert (whole["view"], at_of(whole) > at_of(first)) == ("b", True)
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL, view="a")
+        assert not plays
+        await client.ask(**slow)
+        await client.until("aggregated_orderbook_update")
+        (played,) = plays.values()
+        await client.socket.close()
+        await settled(lambda: played.task.done())
+        assert not plays
+        await settled(lambda: not len(node.gateway.streams))
+        assert not node.gateway.views.count("")
+
+
+async def test_a_play_that_cannot_begin_is_refused(tmp_path):
+    async with recording(tmp_path) as (node, client, recorder):
+        node.snapshot("okx")
+        await recorder.flush()
+        ask = {"type": "subscribe_aggregated", "symbol": SYMBOL}
+        refusal = await client.ask(**ask, start="2020-01-01T00:00:00", id=3)
+        assert (refusal["error"], refusal["id"]) == ("history_not_found", 3)
+        refusal = await client.ask(**ask, start="yesterday")
+        assert refusal["message"].startswith("start: must be ISO 8601")
+        refusal = await client.ask(**ask, start=node.clock.wall_us() + 10_000_000)
+        assert refusal["message"] == "start: must not be in the future."
+        refusal = await client.ask(**ask, speed=2)
+        assert refusal["message"] == "speed: needs start."
+        listed = await client.ask(type="get_subscriptions")
+        assert listed["data"]["total"] == 0
+    async with gateway(tmp_path) as node, node.client(await node.key(name="bob")) as client:
+        refusal = await client.ask(**ask, start=1)
+        assert (refusal["error"], refusal["message"]) == ("history_unavailable", NO_HISTORY)

@@ -176,6 +176,9 @@ class Authenticate(Struct, tag="authenticate"):
     id: MessageId = None
 
 
+SPEED_MAX: Final = 1_000.0
+
+
 class SubscribeAggregated(
     ViewOptions, frozen=True, forbid_unknown_fields=True, tag="subscribe_aggregated"
 ):
@@ -185,6 +188,20 @@ class SubscribeAggregated(
     exchanges: Exchanges = "all"
     view: ViewName = None
     id: MessageId = None
+    start: Annotated[
+        str | int | UnsetType,
+        about(
+            "Begin at this moment of the node's history (`history.dir`): ISO 8601, UTC if without "
+            "a zone, or microseconds since 1970. The past is sent as it was live, with its times. "
+            "When the present is reached, a `history_end` is sent, and then the live book.",
+            "2026-11-27T14:03:00",
+            MUST_BE_MOMENT.removeprefix("must be "),
+        ),
+    ] = UNSET
+    speed: Annotated[
+        Annotated[float, Meta(ge=0, le=SPEED_MAX)] | UnsetType,
+        about("With `start`: recorded seconds per second; 0: as fast as you read.", 1),
+    ] = UNSET
 
 
 Moment = Annotated[

@@ -36,6 +36,7 @@ from onebook.gateway.effects import (
     KeyVerdict,
     MessageTime,
     OpenView,
+    PlayView,
     ResendBook,
     RunAction,
     SendText,
@@ -412,6 +413,10 @@ class ClientConnection(asyncio.Protocol):
         self._parts.subscriptions.open(self, effect)
         self._pace_changes()
 
+    def _play_view(self, effect: PlayView) -> None:
+        self._parts.subscriptions.play(self, effect)
+        self._pace_changes()
+
     def _close_view(self, effect: CloseView) -> None:
         self._parts.subscriptions.close(self, effect)
         self._pace_changes()
@@ -634,6 +639,7 @@ EFFECTS: Final[dict[type, Callable[[ClientConnection, Any], None]]] = {
     SendText: lambda connection, effect: connection.output.send_text(effect.payload),
     VerifyKey: ClientConnection._verify_key,
     OpenView: ClientConnection._open_view,
+    PlayView: ClientConnection._play_view,
     CloseView: ClientConnection._close_view,
     FetchBook: ClientConnection._fetch_book,
     ResendBook: ClientConnection._resend_book,

@@ -51,6 +51,19 @@ class OpenView(Struct, frozen=True):
     previous_number: int = 0
 
 
+class PlayView(Struct, frozen=True):
+    """Play a stream from a past moment on, in place of `previous`; then subscribe to it.
+
+    `reply` is sent once the history was opened.
+    """
+
+    view: OpenView
+    start_us: int
+    speed: float
+    reply: bytes
+    message_id: Id = None
+
+
 class CloseView(Struct, frozen=True):
     """Unsubscribe from a stream."""
 
@@ -91,7 +104,15 @@ class EndConnection(Struct, frozen=True):
 
 
 Effect = (
-    SendText | VerifyKey | OpenView | CloseView | FetchBook | ResendBook | RunAction | EndConnection
+    SendText
+    | VerifyKey
+    | OpenView
+    | PlayView
+    | CloseView
+    | FetchBook
+    | ResendBook
+    | RunAction
+    | EndConnection
 )
 Effects = Iterable[Effect]
 

@@ -66,6 +66,7 @@ MESSAGES: Final = (
     Described("crossing", "server", replies.CrossingUpdate),
     Described("aggregated_orderbook_data", "server", replies.OrderbookData),
     Described("exchange_status", "server", replies.ExchangeStatus),
+    Described("history_end", "server", replies.HistoryEnd),
     Described("subscriptions_data", "server", replies.SubscriptionsData),
     Described("exchanges_data", "server", replies.ExchangesData),
     Described("pairs_data", "server", replies.PairsData),

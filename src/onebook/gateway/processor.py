@@ -32,6 +32,7 @@ from onebook.gateway.effects import (
     FetchBook,
     MessageTime,
     OpenView,
+    PlayView,
     ResendBook,
     RunAction,
     SendText,
@@ -162,6 +163,12 @@ class CommandProcessor:
             return tuple(map(SendText, replied))
         return (SendText(encode(welcome, message_id)),)
 
+    def forget(self, symbol: str, view: str | None) -> None:
+        """Drop a subscription that could not begin."""
+        self.subscriptions.pop((symbol, view), None)
+        if (symbol, view) in self.numbers:
+            del self.numbers[symbol, view]
+
     def move_views(self, key: Key) -> None:
         """Count the views of the connection towards the limit of another key."""
         for (_, view), stream in self.subscriptions.items():
@@ -259,7 +266,8 @@ class CommandProcessor:
         )
         return (SendText(encode(pong, body.id)),)
 
-    def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
+    def _subscribe(self, body: commands.SubscribeAggregated, now: MessageTime, _: float) -> Effects:
+        start_us = _start_of(body, now)
         key, rejected, unknown_fee, published = stream_key(
             self.directory, body.symbol, body.exchanges, body, self._fees()
         )
@@ -290,8 +298,12 @@ class CommandProcessor:
             published_fees=UNSET if published is None else published,
             number=number or UNSET,
         )
-        reply = SendText(encode_masked(response, body.id, body.view))
-        return (reply, OpenView(key, previous, body.view, number, previous_number))
+        reply = encode_masked(response, body.id, body.view)
+        opened = OpenView(key, previous, body.view, number, previous_number)
+        if start_us is None:
+            return (SendText(reply), opened)
+        speed = 1.0 if body.speed is UNSET else body.speed
+        return (PlayView(opened, start_us, speed, reply, body.id),)
 
     def _number(self, key: StreamKey, view: str | None) -> int:
         """Return the number of a subscription in its binary updates; 0 if they are JSON.
@@ -440,6 +452,22 @@ HANDLERS: Final[dict[str, Handler]] = {
     "resync": CommandProcessor._resync,
     "ping": CommandProcessor._ping,
 }
+
+
+def _start_of(body: commands.SubscribeAggregated, now: MessageTime) -> int | None:
+    """Return the past moment at which a subscription begins."""
+    if body.start is UNSET:
+        if body.speed is not UNSET:
+            raise CommandRefused("invalid_parameters", "speed: needs start.")
+        return None
+    try:
+        start_us = moment_us("start", body.start)
+    except InvalidRequest as error:
+        raise CommandRefused("invalid_parameters", error.message) from None
+    if start_us > now.wall_us:
+        raise CommandRefused("invalid_parameters", "start: must not be in the future.")
+    return start_us
+
 
 _HEAD = msgspec.json.Decoder(commands.Head)
 _ID = msgspec.json.Decoder(commands.Identified)

@@ -319,6 +319,19 @@ class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
     timestamp: Timestamp
 
 
+class HistoryEnd(Struct, tag="history_end", frozen=True):
+    """A subscription with `start` has reached the present; its live book follows.
+
+    The next update is the whole live book, with the numbers of the live stream.
+    """
+
+    symbol: str
+    subscription_id: str
+    recorded_until: Annotated[Timestamp, about("The last moment that was played.")]
+    timestamp: Timestamp
+    view: View = UNSET
+
+
 class RateLimitWarning(Struct, tag="rate_limit_warning", frozen=True):
     """90 % of a minute's messages are used up."""
 

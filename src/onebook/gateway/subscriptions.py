@@ -2,19 +2,59 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from onebook.clock import Clock
 from onebook.errors import HistoryUnavailable, InvalidRequest, OnebookError
 from onebook.gateway.commands import CommandRefused
-from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook
-from onebook.gateway.fanout import Fanout, FrameVariant
+from onebook.gateway.effects import CloseView, FetchBook, OpenView, PlayView, ResendBook
+from onebook.gateway.fanout import ClientOutput, Fanout, FrameVariant
 from onebook.gateway.frames import binary_frame
-from onebook.gateway.messages import encode_refusal, with_view
+from onebook.gateway.messages import encode, encode_refusal, with_view
 from onebook.gateway.processor import NONE_NUMBERED, NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.registry import ClientPort
-from onebook.streams import StreamKey, Streams, packed
+from onebook.gateway.replies import HistoryEnd
+from onebook.streams import Stream, StreamKey, Streams, packed
 from onebook.streams.options import PROTOBUF
 from onebook.streams.past import NO_HISTORY, PastBooks
+from onebook.streams.plays import Play
+
+PLAYS_MAX: Final = 16  # of this node; each has its own books
+PLAYS_OF_CLIENT_MAX: Final = 2
+TURN_S: Final = 0.005  # of the event loop
+WAIT_S: Final = 0.25  # for more of the history, or a client that reads too slowly
+RECENT_US: Final = 3_000_000  # an older end of the history is not the present
+CATCH_UP_S: Final = 5.0  # for the recorder to write what was live when the stream was opened
+TOO_MANY_PLAYS: Final = "Too many subscriptions of this {} play the past; end one, or retry later."
+
+
+class PlayOutput:
+    """The publisher of one play: sends its messages to one client."""
+
+    def __init__(self, output: ClientOutput, form: FrameVariant) -> None:
+        self._output = output
+        self._form = form
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        """Send an update."""
+        self._output.write(self._form.update(payload))
+
+    def status(self, stream: Stream, payload: bytes) -> None:
+        """Send a changed health of an exchange."""
+        self._output.write(self._form.message(payload))
+
+    def flush(self) -> None:
+        """Do nothing: messages are written at once."""
+
+
+class PlayedView:
+    """A subscription that plays the past."""
+
+    def __init__(self, effect: PlayView, form: FrameVariant) -> None:
+        self.effect = effect
+        self.form = form
+        self.play: Play | None = None  # once the history was opened
+        self.task: asyncio.Task[None] | None = None
 
 
 class SubscriptionManager:
@@ -35,12 +75,14 @@ class SubscriptionManager:
         self._clock = clock
         self._past = past
         self._reading: set[asyncio.Task[None]] = set()
+        self._plays: dict[tuple[ClientPort, str, str | None], PlayedView] = {}
 
     async def stop(self) -> None:
         """Cancel the reads of the history."""
-        for task in self._reading:
+        plays = [each.task for each in self._plays.values() if each.task is not None]
+        for task in (*self._reading, *plays):
             task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        await asyncio.gather(*self._reading, *plays, return_exceptions=True)
 
     def open(self, client: ClientPort, effect: OpenView) -> None:
         """Subscribe a client to a stream in place of the view's previous one."""
@@ -59,7 +101,118 @@ class SubscriptionManager:
         """Unsubscribe a client from a stream."""
         self._close(client, effect.key, effect.view, effect.number)
 
+    def play(self, client: ClientPort, effect: PlayView) -> None:
+        """Play a view from a past moment on, in place of the view's previous stream."""
+        view = effect.view
+        owner = client.processor.key
+        assert owner is not None
+        self._views.join(owner.key_id, (view.key, view.view))
+        if view.previous is not None:
+            self._close(client, view.previous, view.view, view.previous_number)
+        form = FrameVariant(client.output.packed, view.view, view.number)
+        played = PlayedView(effect, form)
+        name = client, view.key.symbol, view.view
+        own = sum(each[0] is client for each in self._plays)
+        limited = "connection" if own >= PLAYS_OF_CLIENT_MAX else ""
+        limited = limited or ("node" if len(self._plays) >= PLAYS_MAX else "")
+        self._plays[name] = played
+        work = self._run(client, played, limited)
+        played.task = asyncio.get_running_loop().create_task(work, name="play")
+
+    async def _run(self, client: ClientPort, played: PlayedView, limited: str) -> None:
+        """Play until the present, then subscribe to the live stream."""
+        effect, view = played.effect, played.effect.view
+        try:
+            if self._past is None:
+                raise HistoryUnavailable(NO_HISTORY)
+            if limited:
+                raise HistoryUnavailable(TOO_MANY_PLAYS.format(limited), retry_after_s=1.0)
+            output = PlayOutput(client.output, played.form)
+            played.play = await self._past.play(view.key, effect.start_us, output)
+            client.output.send_text(effect.reply)
+            await self._play_on(client, played, played.play, self._past)
+        except OnebookError as error:
+            refusal = CommandRefused(error.code, error.message, symbol=view.key.symbol)
+            wall_us = self._clock.wall_us()
+            client.output.send_text(
+                encode_refusal(refusal, effect.message_id, wall_us, view=view.view)
+            )
+            client.processor.forget(view.key.symbol, view.view)
+            self._close(client, view.key, view.view, view.number)
+
+    async def _play_on(
+        self, client: ClientPort, played: PlayedView, play: Play, past: PastBooks
+    ) -> None:
+        speed, began = played.effect.speed, self._clock.monotonic()
+        live: Stream | None = None  # opened before the end, so that its books are live
+        live_us = 0
+        try:
+            while True:
+                if not await past.load(play):
+                    now_us = self._clock.wall_us()
+                    if live is None:
+                        owner = client.processor.key
+                        live = self._streams.open(play.key, "" if owner is None else owner.key_id)
+                        live_us = now_us
+                    late = now_us - live_us > CATCH_UP_S * 1_000_000
+                    if play.until_us >= live_us or late or now_us - play.until_us > RECENT_US * 2:
+                        break
+                    await self._clock.sleep(WAIT_S)
+                    continue
+                ends_at = self._clock.monotonic() + TURN_S
+                while (due_us := play.due_us) is not None:
+                    await self._wait(client, played, began, due_us)
+                    play.advance()
+                    if self._clock.monotonic() >= ends_at:
+                        await self._clock.sleep(0)
+                        ends_at = self._clock.monotonic() + TURN_S
+                if speed:
+                    await self._wait(client, played, began, play.until_us)
+            self._join_live(client, played, play)
+        finally:
+            if live is not None:
+                self._streams.close(live)
+
+    async def _wait(self, client: ClientPort, played: PlayedView, began: float, at_us: int) -> None:
+        """Wait until a moment is due, and until the client reads."""
+        effect = played.effect
+        if effect.speed:
+            due = began + (at_us - effect.start_us) / 1_000_000 / effect.speed
+            while (wait_s := due - self._clock.monotonic()) > 0:
+                await self._clock.sleep(wait_s)
+        while client.output.behind:
+            await self._clock.sleep(WAIT_S)
+
+    def _join_live(self, client: ClientPort, played: PlayedView, play: Play) -> None:
+        """Continue with the live stream."""
+        view = played.effect.view
+        del self._plays[client, view.key.symbol, view.view]
+        play.close()
+        stream = self._streams.find(view.key)
+        stream.users += 1
+        event = HistoryEnd(
+            symbol=view.key.symbol,
+            subscription_id=view.key.id,
+            recorded_until=client.processor.stamp(play.until_us),
+            timestamp=client.processor.stamp(self._clock.wall_us()),
+        )
+        client.output.send_text(with_view(encode(event), view.view))
+        self._streams.publish_now(stream)
+        self._fanout.join(client.output, stream, played.form)
+        for status in self._streams.marks(stream):
+            client.output.send_text(with_view(status, view.view))
+
     def _close(self, client: ClientPort, key: StreamKey, view: str | None, number: int) -> None:
+        played = self._plays.pop((client, key.symbol, view), None)
+        if played is not None:
+            if played.play is not None:
+                played.play.close()
+            if played.task is not None and played.task is not asyncio.current_task():
+                played.task.cancel()
+            owner = client.processor.key
+            assert owner is not None
+            self._views.leave(owner.key_id, (key, view))
+            return
         stream = self._streams.find(key)
         form = FrameVariant(client.output.packed, view, number)
         self._fanout.leave(client.output, stream, form)
@@ -126,6 +279,13 @@ class SubscriptionManager:
 
     def resend(self, client: ClientPort, effect: ResendBook) -> None:
         """Send the whole book of a subscription."""
+        played = self._plays.get((client, effect.key.symbol, effect.view))
+        if played is not None:
+            if played.play is not None and played.play.stream is not None:
+                played.play.resend()
+                whole = played.play.stream.full_for(effect.message_id)
+                client.output.write(played.form.update(whole))
+            return
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
         form = FrameVariant(client.output.packed, effect.view, effect.number)

@@ -10,11 +10,12 @@ from typing import Any, Final, ParamSpec, TypeVar
 from onebook.books import Books
 from onebook.clock import Clock, iso_us, us_of_iso
 from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest, OnebookError
-from onebook.fees import exchange_of, symbol_of
+from onebook.fees import exchange_of
 from onebook.model import Instrument
 from onebook.orderbook import HistoryMissing
-from onebook.streams.basket import conversion_pairs
+from onebook.streams.plays import Play, symbols_of
 from onebook.streams.stream import BookRequest, StreamKey, members_of
+from onebook.streams.streams import Publisher
 
 log = logging.getLogger("onebook.streams")
 
@@ -80,6 +81,31 @@ class PastBooks:
             raise InvalidRequest("as_of: must not be in the future.")
         what = f"The book of {key.symbol} at {iso_us(at_us)}"
         return await self._read(what, self._book, key, at_us, message_id)
+
+    async def play(self, key: StreamKey, start_us: int, publisher: Publisher) -> Play:
+        """Open a view of the past, whose windows are read with `load`.
+
+        Raises:
+            HistoryNotFound: The moment was not recorded.
+            HistoryUnavailable: As `fetch`.
+        """
+
+        def opened() -> Play:
+            # pyarrow is an extra
+            from onebook.archive.folder import HistoryFolder
+
+            return Play(HistoryFolder(self.root), key, start_us, publisher, self._stamp)
+
+        return await self._read(f"The history of {key.symbol} from {iso_us(start_us)}", opened)
+
+    async def load(self, play: Play) -> bool:
+        """Read the next window of a play; return False at the present end of the history.
+
+        Raises:
+            HistoryUnavailable: As `fetch`.
+        """
+        what = f"The history of {play.key.symbol} after {iso_us(play.at_us)}"
+        return await self._read(what, play.load)
 
     async def quality(
         self,
@@ -169,12 +195,3 @@ class PastBooks:
             key, members, now, message_id=message_id, answer=lambda _: None, stamp=self._stamp
         )
         return request.encode(at_us, now, past=books)
-
-
-def symbols_of(key: StreamKey) -> list[str]:
-    """Return the symbols whose books a view may need."""
-    found = {symbol_of(each, key.symbol) for each in key.exchanges}
-    own = key.symbol.partition("/")[2]
-    for quote in sorted({each.partition("/")[2] for each in found} - {own}):
-        found.update(pair for pair, _ in conversion_pairs(quote, own))
-    return sorted(found)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onebook.clock import ManualClock, iso_us
-from onebook.fees import exchange_of
+from onebook.fees import exchange_of, symbol_of
 from onebook.model import Instrument
 from onebook.signals import Signal
-from onebook.streams.past import symbols_of
+from onebook.streams.basket import conversion_pairs
 from onebook.streams.stream import Stream, StreamKey
 from onebook.streams.streams import Publisher, Streams
 
@@ -45,7 +45,7 @@ class Play:
         from onebook.archive.player import HistoryPlayer
 
         exchanges = sorted({exchange_of(each) for each in key.exchanges})
-        self._key = key
+        self.key = key
         self._player = HistoryPlayer(folder, symbols_of(key), start_us, None, exchanges)
         self._clock = ManualClock(start_us / 1_000_000)
         self._streams = Streams(
@@ -63,6 +63,11 @@ class Play:
     def at_us(self) -> int:
         """The moment that is shown."""
         return self._clock.wall_us()
+
+    @property
+    def until_us(self) -> int:
+        """The end of the window that was read."""
+        return self._player.until_us
 
     def load(self) -> bool:
         """Read the next window of the history; return False at its present end."""
@@ -101,7 +106,7 @@ class Play:
     def _begin(self, before_us: int) -> None:
         """Open the stream once the state at the start was played."""
         if self.stream is None and before_us > self._player.start_us:
-            self.stream = self._streams.open(self._key)
+            self.stream = self._streams.open(self.key)
 
 
 class _NoFeeds:
@@ -124,3 +129,12 @@ class _Recorded:
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
         """Return the instrument of a symbol on an exchange."""
         return self._instruments.get((exchange, symbol))
+
+
+def symbols_of(key: StreamKey) -> list[str]:
+    """Return the symbols whose books a view may need."""
+    found = {symbol_of(each, key.symbol) for each in key.exchanges}
+    own = key.symbol.partition("/")[2]
+    for quote in sorted({each.partition("/")[2] for each in found} - {own}):
+        found.update(pair for pair, _ in conversion_pairs(quote, own))
+    return sorted(found)
