@@ -22,7 +22,7 @@ from ours import _pairs
 import onebook
 import stream
 from onebook.archive.folder import HistoryFolder
-from onebook.archive.reader import BookReplay
+from onebook.archive.playback import BookReplay
 from onebook.archive.recorder import HistoryRecorder
 from onebook.books import Books
 from onebook.clock import ManualClock

@@ -11,7 +11,8 @@ import pytest
 import onebook
 from disks import filled, small_disk
 from onebook.archive import folder as folder_module
-from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.reader import books_at
 from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S, HistoryRecorder
 from onebook.books import Books, LiveBook
@@ -140,11 +141,11 @@ class Crash(Exception):
     """Simulate the end of the process here."""
 
 
-@pytest.mark.parametrize("write", range(8))
+@pytest.mark.parametrize("write", range(9))
 async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends before one of the merge, books, coverage, manifest, entry; or at the end."""
+    """The process ends before one of the merge, books and the hour's four files, or at the end."""
     world = World(tmp_path, 4)
     monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
     await world.recorder.begin()

@@ -3,6 +3,7 @@
     open/2026-11-27T14/RUN-FIRST-LAST-FROM-TO.arrow   segments: messages of all books
     2026/11/27/14/binance/BTC-USDT.parquet            one book's rows of a closed hour
     2026/11/27/14/coverage.parquet                    the times of the hour that were recorded
+    2026/11/27/14/quality.parquet                     a row for each book (`quality`)
     2026/11/27/14/manifest.txt, proof/                hashes of the files, and their chain (`proof`)
 
 A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
@@ -18,7 +19,7 @@ import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -33,18 +34,21 @@ from pyarrow import ipc
 from onebook.archive.format import (
     DICTIONARIES,
     ENCODINGS,
+    HOUR_US,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
     HistoryKind,
+    Interval,
+    hour_folder,
     integers,
     rows_of,
 )
 from onebook.archive.proof import Sealer, inclusion
+from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured
 from onebook.archive.stores import FileStore
 from onebook.files import try_lock
 
-HOUR_US: Final = 3_600_000_000
 # Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
 ROW_GROUP_ROWS: Final = 8_192
 ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
@@ -60,14 +64,6 @@ COVERAGE_SCHEMA: Final = pa.schema(
         pa.field("end", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-
-
-class Interval(NamedTuple):
-    """A time in which one run recorded everything."""
-
-    run: int
-    start_us: int
-    end_us: int
 
 
 class Segment(NamedTuple):
@@ -179,13 +175,25 @@ class HistoryFolder:
                 Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)
             ]
             try:
-                with self.files.open(f"{_hour_folder(hour_us)}/{COVERAGE}") as file:
+                with self.files.open(f"{hour_folder(hour_us)}/{COVERAGE}") as file:
                     rows = pq.read_table(file)
             except FileNotFoundError:
                 continue
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
         return joined(found)
+
+    def quality(self, start_us: int, end_us: int) -> pa.Table:
+        """Return the quality of each book in the closed hours that begin in this time."""
+        found = [QUALITY_SCHEMA.empty_table()]
+        for hour_us in self.hours():
+            if start_us <= hour_us < end_us:
+                with (
+                    suppress(FileNotFoundError),
+                    self.files.open(f"{hour_folder(hour_us)}/{QUALITY}") as file,
+                ):
+                    found.append(pq.read_table(file).cast(QUALITY_SCHEMA))
+        return pa.concat_tables(found)
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
@@ -233,6 +241,11 @@ class HistoryFolder:
                 return False
             messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
             self._write_book(rows_of(messages), folder / exchange / f"{_file_name(symbol)}.parquet")
+        quality = measured(self.files, hour_us, coverage, cancelled)
+        if quality is None:
+            return False
+        with _complete(folder / QUALITY) as file:
+            pq.write_table(quality, file)
         columns = [pa.array(column) for column in zip(*coverage, strict=True)] or [[], [], []]
         table = pa.table([*columns], names=COVERAGE_SCHEMA.names).cast(COVERAGE_SCHEMA)
         with _complete(folder / COVERAGE) as file:
@@ -318,7 +331,7 @@ class HistoryFolder:
         name = f"{_file_name(symbol)}.parquet"
         return [
             path
-            for path in map(PurePosixPath, self.files.files(_hour_folder(hour_us)))
+            for path in map(PurePosixPath, self.files.files(hour_folder(hour_us)))
             if path.name == name and (exchanges is None or path.parent.name in exchanges)
         ]
 
@@ -331,7 +344,7 @@ class HistoryFolder:
             LookupError: An hour is not closed yet.
         """
         found = {each: self.book_files(each, symbol, exchanges) for each in hours}
-        paths = [f"{_hour_folder(each)}/{COVERAGE}" for each in found]
+        paths = [f"{hour_folder(each)}/{COVERAGE}" for each in found]
         paths += [str(each) for books in found.values() for each in books]
         return inclusion(self.files, found, paths)
 
@@ -344,7 +357,7 @@ class HistoryFolder:
             needed: The oldest of these hours and all after it are kept.
         """
         hours = [each for each in self.hours() if self._closed(each).exists()]
-        sizes = {each: sum(self.files.files(_hour_folder(each)).values()) for each in hours}
+        sizes = {each: sum(self.files.files(hour_folder(each)).values()) for each in hours}
         total, deleted = sum(sizes.values()), []
         for hour_us in hours:
             within = total <= bytes_max and hour_us + HOUR_US > oldest_us
@@ -362,7 +375,7 @@ class HistoryFolder:
         return self.root / "open" / f"{_moment(hour_us):%Y-%m-%dT%H}"
 
     def _closed(self, hour_us: int) -> Path:
-        return self.root / _hour_folder(hour_us)
+        return self.root / hour_folder(hour_us)
 
     def _segment_path(self, segment: Segment) -> Path:
         name = "-".join(map(str, segment[1:]))
@@ -390,10 +403,6 @@ def _moment(at_us: int) -> datetime:
 def _start_us(*parts: str) -> int:
     year, month, day, hour = map(int, parts)
     return round(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * 1_000_000
-
-
-def _hour_folder(hour_us: int) -> str:
-    return f"{_moment(hour_us):%Y/%m/%d/%H}"
 
 
 def _file_name(symbol: str) -> str:

@@ -112,10 +112,10 @@ class Directory:
 
     def resolve(self, name: str) -> str | None:
         """Look up an enabled exchange by its name, an alias or a former name."""
-        plain = name.strip().lower()
-        if plain in self._via:
-            return plain
-        known = exchanges.resolve(plain)
+        lowered = name.strip().lower()
+        if lowered in self._via:
+            return lowered
+        known = exchanges.resolve(lowered)
         return known if known in self._supervisor.in_use() else None
 
     def is_quote(self, currency: str) -> bool:
@@ -577,8 +577,8 @@ def _shortest(group: str | None) -> str | None:
     """
     if group is None:
         return None
-    plain = group.replace(".", "", 1)
-    if not (plain.isascii() and plain.isdigit()) or len(plain) > GROUP_DIGITS_MAX:
+    digits = group.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > GROUP_DIGITS_MAX:
         raise _bad('group: must be a price step as decimal text, such as "0.5".')
     step = Decimal(group)
     if not step:

@@ -347,7 +347,7 @@ class Player:
         for source in [each for each in self._unborn if each.members.live]:
             self._unborn.remove(source)
             self._queue.add(source)
-        while (update := self._queue.take()) is not None:
+        while (update := self._queue.next()) is not None:
             yield update
 
     def _places(self, symbol: str, quotes: Sequence[str]) -> list[str]:

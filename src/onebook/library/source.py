@@ -552,7 +552,7 @@ class ReaderQueue:
         self._ready.append(reader)
         self._notify()
 
-    def take(self) -> BookUpdate | None:
+    def next(self) -> BookUpdate | None:
         """Read the book that has been due longest; None if nothing shown has changed."""
         ready, clock, now = self._ready, self._clock, self._now
         while ready:
@@ -583,7 +583,7 @@ class BookUpdates(ReaderQueue, AsyncIterator[BookUpdate]):
     async def __anext__(self) -> BookUpdate:
         """Wait for the next update; ends when the book is closed."""
         while True:
-            update = self.take()
+            update = self.next()
             if update is not None:
                 return update
             if self._closed:
