@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 import onebook
-from archive.test_past import NAMES, SYMBOL, World
+from archive.world import NAMES, SYMBOL, World
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.proof import (
     leaf_hash,

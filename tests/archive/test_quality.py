@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from archive.test_past import SYMBOL, World
+from archive.world import SYMBOL, World
 from onebook.archive import quality
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US
@@ -241,7 +241,7 @@ def test_a_summary_adds_hours_and_books(root: Path) -> None:
     assert okx[0]["uptime"] == round((1_900 + 3_570) / 7_200, 6)
     assert okx[0]["outages"][0] == {"reason": "gap", "count": 2, "seconds": 1_650.0}
     hours = [each["hour"] for each in summary(selected(table, ["okx"], [SYMBOL]), "hour")]
-    assert hours == [f"2026-06-21T0{hour}:00:00.000000Z" for hour in (0, 1)]
+    assert hours == [f"2026-06-21T0{hour}:00:00.000Z" for hour in (0, 1)]
     assert summary(selected(table, [], ["ETH/USDT"]), "book") == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import onebook
-from archive.test_past import SYMBOL, World
+from archive.world import SYMBOL, World
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US
 from onebook.archive.proof import verify

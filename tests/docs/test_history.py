@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from archive.test_past import NAMES, World, run
+from archive.world import NAMES, World, run
 from docs.examples import blocks, kinds
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -55,6 +56,8 @@ ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
+MAGIC: Final = b"ARROW1"  # the end of an Arrow file
+STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
 COVERAGE_SCHEMA: Final = pa.schema(
@@ -312,11 +315,17 @@ class HistoryFolder:
                 partial(_read_book, self.files, path, start_us, end_us)
                 for path in self.book_files(hour_us, symbol, exchanges)
             ]
-            reads += [
-                partial(_read_segment, each.path, symbol, exchanges)
+            segments = [
+                each
                 for each in self.segments(hour_us)
                 if each.start_us <= end_us and each.end_us >= since_us
             ]
+            for merged, some in groupby(segments, lambda each: each.first != each.last):
+                paths = [each.path for each in some]
+                if merged:
+                    reads += [partial(_read_merged, path, symbol, exchanges) for path in paths]
+                else:
+                    reads.append(partial(_read_small, paths, symbol, exchanges))
         found: dict[str, list[pa.Table]] = {}
         with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
             for books in pool.map(lambda read: read(), reads):
@@ -334,6 +343,20 @@ class HistoryFolder:
             for path in map(PurePosixPath, self.files.files(hour_folder(hour_us)))
             if path.name == name and (exchanges is None or path.parent.name in exchanges)
         ]
+
+    def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
+        """Return exchange and symbol of each book that was recorded in these hours."""
+        found: set[tuple[str, str]] = set()
+        for hour_us in hours:
+            folder = hour_folder(hour_us)
+            for path in map(PurePosixPath, self.files.files(folder)):
+                if path.suffix == ".parquet" and str(path.parent) != folder:
+                    base, _, quote = path.stem.rpartition("-")
+                    found.add((path.parent.name, f"{base}/{quote}"))
+            for each in self.segments(hour_us):
+                with suppress(FileNotFoundError):  # merged meanwhile: the next one has its books
+                    found |= _books_of_segment(each.path)
+        return found
 
     def proof(
         self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
@@ -448,6 +471,17 @@ def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
     return [(symbol, exchange) for symbol, exchange in json.loads(books)]
 
 
+def _books_of_segment(path: Path) -> set[tuple[str, str]]:
+    """Return exchange and symbol of each book in a segment."""
+    reader = _opened(path)
+    books = _books_in(reader)
+    if books:
+        return {(exchange, symbol) for symbol, exchange in books}
+    messages = reader.read_all()
+    pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
+    return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
+
+
 def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
     """Divide messages by book, each in order."""
     symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
@@ -464,26 +498,51 @@ def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]
     return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
 
 
-def _read_segment(
-    path: Path, symbol: str, exchanges: Collection[str] | None
-) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in a segment, by exchange."""
+def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> dict[str, pa.Table]:
+    """Return the rows of a symbol in a merged segment, by exchange."""
     reader = _opened(path)
-    books = _books_in(reader)
-    found = {
-        exchange: pa.Table.from_batches([reader.get_batch(at)])
-        for at, (name, exchange) in enumerate(books)
+    return {
+        exchange: _read_rows(pa.Table.from_batches([reader.get_batch(at)]))
+        for at, (name, exchange) in enumerate(_books_in(reader))
         if name == symbol and (exchanges is None or exchange in exchanges)
     }
-    if not books:
-        messages = reader.read_all()
-        messages = messages.filter(pc.equal(messages["symbol"], symbol))
-        for part, (_, exchange) in zip(*_by_book(messages.combine_chunks()), strict=True):
-            if exchanges is None or exchange in exchanges:
-                found[exchange] = part
+
+
+def _read_small(
+    paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
+) -> dict[str, pa.Table]:
+    """Return the rows of a symbol in segments that are not merged yet, by exchange.
+
+    They are joined before anything else, because a minute has 120 of them.
+    """
+    messages = pa.concat_tables([_messages_in(path) for path in paths])
+    wanted = pc.equal(messages["symbol"], symbol)
+    if exchanges is not None:
+        names = pa.array([*exchanges], pa.string())
+        wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
+    messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
     return {
-        exchange: rows_of(messages).select(READ_COLUMNS) for exchange, messages in found.items()
+        exchange: _read_rows(part) for part, (_, exchange) in zip(*_by_book(messages), strict=True)
     }
+
+
+def _messages_in(path: Path) -> pa.Table:
+    """Read a segment that is not merged.
+
+    It is read as the stream that the file contains after its first eight bytes: pyarrow reads the
+    footer of a file in another thread, which costs more than the segment.
+
+    Raises:
+        ValueError: The file is incomplete.
+    """
+    file = pa.memory_map(str(path)).read_buffer()
+    if file.slice(max(file.size - len(MAGIC), 0)).to_pybytes() != MAGIC:
+        raise ValueError(f"{path.name} is incomplete")
+    return ipc.open_stream(file.slice(STREAM_AT)).read_all()
+
+
+def _read_rows(messages: pa.Table) -> pa.Table:
+    return rows_of(messages).select(READ_COLUMNS)
 
 
 # Books of closed hours

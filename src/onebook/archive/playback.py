@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from onebook.archive.format import KINDS, SIDES, codes, integers
-from onebook.books import Books, IdentityMark, LiveBook
+from onebook.books import IdentityMark, LiveBook
 from onebook.core import NO_SIDE, TapeKind, TapePlayer
 from onebook.core.types import LEVELS_MAX
 from onebook.model import Health, Instrument, Reason
@@ -50,27 +50,45 @@ class BookReplay:
         return last >= 0
 
     def seek_first(self) -> int | None:
-        """Go to the first keyframe; return when it was received, None without one."""
+        """Go to the first keyframe; return its time, None if there is none."""
         first = bytes(self._kinds).find(TapeKind.KEYFRAME)
         if first < 0:
             return None
         self._at = first
         return self.received[first]
 
-    def open(self, books: Books, exchange: str, symbol: str) -> LiveBook:
-        """Open the book that the keyframe at this position describes."""
+    def seek_after(self, message: int) -> None:
+        """Go behind a message."""
+        self._at = bisect_right(self._messages, message)
+
+    def count(self, start_us: int, end_us: int) -> int:
+        """Return the number of rows that were received in this time."""
+        return bisect_right(self.received, end_us) - bisect_left(self.received, start_us)
+
+    def due(self, until_us: int) -> bool:
+        """Return whether the next message was received until a time."""
+        return self._at < len(self.received) and self.received[self._at] <= until_us
+
+    @property
+    def last(self) -> int:
+        """Number of the message before this position; -1 if there is none."""
+        return self._messages[self._at - 1] if self._at else -1
+
+    def open(self, instrument: Instrument) -> LiveBook:
+        """Return a new book as the keyframe at this position describes it."""
         limits = (self._rows[name][self._at].as_py() for name in ("levels_max", "window"))
         levels_max, window = limits
-        return books.open(
-            Instrument(exchange, symbol, symbol),
-            levels_max=levels_max or LEVELS_MAX,
-            window=window or 0,
-        )
+        return LiveBook(instrument, levels_max or LEVELS_MAX, window or 0)
 
-    def play(self, book: LiveBook, until_us: int) -> None:
-        """Apply the messages received until a time."""
+    def times(self, until_us: int) -> dict[int, None]:
+        """Return the times at which the messages from here until a time were received."""
+        stop = bisect_right(self.received, until_us, self._at)
+        return dict.fromkeys(self.received[self._at : stop])
+
+    def play(self, book: LiveBook, until_us: int) -> bool:
+        """Apply the messages received until a time; return whether any has the book's state."""
         playback, core = self._playback, book.core
-        at = self._at
+        at, has_state = self._at, False
         stop = bisect_right(self.received, until_us, at)
         while at < stop:
             start, at = at, playback.play(core, at, stop)
@@ -79,7 +97,9 @@ class BookReplay:
                 book.updated_at = self.received[changed] / 1_000_000
             if self._kinds[at - 1] in STATES:
                 self._set_state(book, at - 1)
+                has_state = True
         self._at = at
+        return has_state
 
     def _set_state(self, book: LiveBook, row: int) -> None:
         health, why, detail, twins, updated = (

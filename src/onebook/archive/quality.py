@@ -26,9 +26,8 @@ from onebook.archive.format import (
 )
 from onebook.archive.playback import BookReplay
 from onebook.archive.stores import FileStore
-from onebook.books import Books
-from onebook.clock import iso_us
-from onebook.model import Health, Reason
+from onebook.clock import iso_ms
+from onebook.model import Health, Instrument, Reason
 
 VERSION: Final = 1
 QUALITY: Final = "quality.parquet"
@@ -230,6 +229,8 @@ def _ages(changes: pa.Table) -> dict[str, Any]:
 
 # Crossings
 
+NAMELESS: Final = Instrument("", "", "")  # of books that are only read here
+
 
 class _Pace:
     """Pauses between slices of work, because this thread shares the interpreter with the feeds."""
@@ -254,7 +255,7 @@ def _best_prices(
         first_us = replay.seek_first()
         if first_us is None:
             continue
-        book = replay.open(Books(), "", "")
+        book = replay.open(NAMELESS)
         first = max(-(-(first_us - hour_us) // SECOND_US), 1)
         last = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
         for second in range(first, last + 1):
@@ -347,7 +348,7 @@ def summary(rows: pa.Table, by: str) -> list[dict[str, Any]]:
     outages = _outages(rows, keys)
     groups = []
     for row in found.sort_by([(key, "ascending") for key in keys]).to_pylist():
-        named = {key: iso_us(row[key]) if key == "hour" else row[key] for key in keys}
+        named = {key: iso_ms(row[key] // 1_000) if key == "hour" else row[key] for key in keys}
         observed_s, live_s = row["observed_s_sum"], row["live_s_sum"]
         named["uptime"] = round(live_s / observed_s, 6) if observed_s else None
         named |= {name: row[f"{name}_sum"] for name in SUMS}

@@ -9,6 +9,7 @@ from onebook.archive.format import HOUR_US, Interval
 from onebook.archive.playback import BookReplay
 from onebook.books import Books, LiveBook
 from onebook.clock import iso_us
+from onebook.model import Instrument
 from onebook.orderbook import HistoryMissing
 
 
@@ -29,7 +30,7 @@ def books_at(
         HistoryMissing: This moment was not recorded.
     """
     hours = hours_of(at_us - LOOK_BACK_US, at_us)
-    interval = _interval(folder, hours, at_us)
+    interval = covering(folder, hours, at_us)
     hours = [each for each in hours if each + HOUR_US > interval.start_us]
     past = Past(Books(), at_us, hours)
     found: dict[str, LiveBook] = {}
@@ -39,14 +40,19 @@ def books_at(
         replay = BookReplay(rows[exchange], interval.run)
         if replay.seek(at_us):
             replays[exchange] = replay
-            found[exchange] = replay.open(past.books, exchange, symbol)
-            replay.play(found[exchange], at_us)
+            found[exchange] = book = replay.open(Instrument(exchange, symbol, symbol))
+            past.books.adopt(book)
+            replay.play(book, at_us)
     for exchange, replay in replays.items():
-        names = (each.partition(" ") for each in replay.twins.split(",") if each)
-        found[exchange].twins = {
-            found[name]: 0.0 for name, _, of in names if of == symbol and name in found
-        }
+        found[exchange].twins = dict.fromkeys(twins_of(replay.twins, past.books), 0.0)
     return past
+
+
+def twins_of(names: str, books: Books) -> list[LiveBook]:
+    """Return the open books among recorded names such as `okx BTC/USDT,okxus BTC/USDT`."""
+    found = {(each.instrument.exchange, each.instrument.symbol): each for each in books}
+    pairs = (each.partition(" ") for each in names.split(",") if each)
+    return [found[name, symbol] for name, _, symbol in pairs if (name, symbol) in found]
 
 
 def hours_of(start_us: int, end_us: int) -> list[int]:
@@ -54,11 +60,16 @@ def hours_of(start_us: int, end_us: int) -> list[int]:
     return [*range(start_us // HOUR_US * HOUR_US, end_us + 1, HOUR_US)]
 
 
-def _interval(folder: HistoryFolder, hours: list[int], at_us: int) -> Interval:
+def covering(folder: HistoryFolder, hours: list[int], at_us: int) -> Interval:
+    """Return the recorded time around a moment, as far as it is in these hours.
+
+    Raises:
+        HistoryMissing: This moment was not recorded.
+    """
     intervals = folder.coverage(hours)
-    covering = [each for each in intervals if each.start_us <= at_us <= each.end_us]
-    if covering:
-        return covering[-1]
+    found = [each for each in intervals if each.start_us <= at_us <= each.end_us]
+    if found:
+        return found[-1]
     nearest = folder.coverage(folder.hours())
     if not nearest:
         raise HistoryMissing(f"{folder.files.name} has no history.")

@@ -11,6 +11,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, Limit, LossDetection, Scope
 from onebook.exchanges.kit.published import fee_pages
 from onebook.exchanges.kit.quality import (
+    FEES,
     NEVER,
     OLD_DAYS,
     Evidence,
@@ -189,8 +190,16 @@ def published_fee(exchange: Exchange) -> str:
         return f"{page} %{by}, {page.page} of {page.date}"
     if not exchange.lists_fees:
         return "-"
-    recorded = proven_of(exchange).fees
-    return f"of each pair in the instrument list{'' if recorded else UNRECORDED_FEES}"
+    how = UNRECORDED_FEES
+    if is_recorded_fee(exchange):
+        seen = confirmations(docstring(exchange)).get(FEES)
+        how = "" if seen is None else f"; seen {seen.when} in {seen.source}"
+    return f"of each pair in the instrument list{how}"
+
+
+def is_recorded_fee(exchange: Exchange) -> bool:
+    """Return whether a recorded response has the fee that the list of an exchange states."""
+    return bool(proven_of(exchange).fees) or FEES in confirmations(docstring(exchange))
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:

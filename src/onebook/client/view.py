@@ -397,7 +397,6 @@ _REJECTIONS = {
     "symbol_not_traded": Reason.NOT_LISTED,
     "exchange_unavailable": Reason.UNREACHABLE,
     "unknown_fee": Reason.UNKNOWN_FEE,
-    "no_conversion": Reason.NO_CONVERSION,
 }
 
 
