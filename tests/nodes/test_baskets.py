@@ -25,6 +25,7 @@ APART = {**USD, ("kraken:USDC",): (LATE, ("kraken",)), ("okx:USDC",): (LATE, ("o
 REASONS = (Reason.CHECKSUM, Reason.PROTOCOL_ERROR, Reason.NO_SNAPSHOT, Reason.DISCONNECTED)
 AMOUNT_DECIMALS = 8  # of the simulated books of BTC
 TOP = 10
+DEPTH = 50
 
 
 def pooled(simulated, steps):
@@ -56,7 +57,10 @@ def is_published(simulated, steps):
     """Whether the depth of each book has followed its best prices."""
     books = [(name, f"BTC/{quote}") for name in EXCHANGES for quote in ("USDT", "USDC", "USD")]
     books += [(name, pair) for pair, through in steps.values() for name in through]
-    return all(simulated[name].newest(pair) == simulated[name].book(pair) for name, pair in books)
+    return all(
+        simulated[name].newest(pair, DEPTH) == simulated[name].book(pair, DEPTH)
+        for name, pair in books
+    )
 
 
 def shown(view):
@@ -75,7 +79,7 @@ class Viewer:
 
     def __init__(self, client):
         options = {"quotes": ["USDC", "USD"], "exchanges": EXCHANGES, "interval_ms": 20}
-        self.views = client.watch(OWN, depth=50, split=True, **options)
+        self.views = client.watch(OWN, depth=DEPTH, split=True, **options)
         self.last = None
 
     async def until(self, condition):
