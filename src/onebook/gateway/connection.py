@@ -515,6 +515,10 @@ class ClientConnection(asyncio.Protocol):
     # Frames
 
     def _frame_received(self, frame: bytes) -> None:
+        payload = frames.pong_payload(frame)
+        if payload is not None:  # it may come between the fragments of a message
+            self._incoming(Incoming.PONG, payload)
+            return
         inbound = self._inbound
         if inbound is None or is_close(frame):
             inbound = self._parts.parsers.take(self.output.packed, self.processor.message_bytes_max)
