@@ -2,13 +2,13 @@
 
 Importing takes most of the processor time of a command, and hundreds of tests start one. Here each
 worker of the suite starts one process that imports all commands and then forks, for each
-`subprocess` (also asyncio's) of exactly `sys.executable -m onebook ...`, a process that runs it:
-with the arguments, environment, folder, limits and files of that call, and as a child of the
-worker, so that signals, exit codes and processor time are as ever. It has its own memory; only
-modules are there already.
+`subprocess` (also asyncio's) of exactly `sys.executable -m onebook ...`, also with `-W error`, a
+process that runs it: with the arguments, environment, folder, limits and files of that call, and as
+a child of the worker, so that signals, exit codes and processor time are as ever. It has its own
+memory; only modules are there already. An import that warns fails the start of all commands.
 
-Whatever else a test starts, it starts as ever: other programs, Python with options (`-W error`,
-`-c`), what has a `preexec_fn`, or variables that Python reads when it starts. So do all tests where
+Whatever else a test starts, it starts as ever: other programs, Python with other options (`-c`),
+what has a `preexec_fn`, or variables that Python reads when it starts. So do all tests where
 the system is not Linux, under `--cov`, and with `-p no:preloaded`.
 """
 
@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -36,6 +37,7 @@ MODULES = {"onebook"}
 # What Python, the C library and OpenSSL read when a process starts.
 EARLY: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "GLIBC_")
 LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+STRICT: Final = ("-W", "error")
 HEADER_BYTES: Final = 8
 PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
 
@@ -93,7 +95,7 @@ class Parent:
         self._socket, other = socket.socketpair()
         with other:
             self._process = Plain(
-                [sys.executable, __file__, str(other.fileno())],
+                [sys.executable, *STRICT, __file__, str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 cwd="/",
@@ -119,10 +121,12 @@ class Popen(Plain):  # type: ignore[type-arg]
         restore_signals, gid, gids, uid, umask, start_new_session, process_group = rest[6:]
         variables = os.environ if env is None else env
         words = [] if isinstance(args, str | bytes | os.PathLike) else list(args)
+        options = words[1:3] if tuple(words[1:3]) == STRICT else []
+        starts, place = [sys.executable, *options, "-m"], len(options) + 2  # where the module is
         if (
-            words[:2] != [sys.executable, "-m"]
+            words[:place] != starts
             or not all(isinstance(each, str) for each in words)
-            or words[2] not in MODULES
+            or words[place] not in MODULES
             or executable not in (None, sys.executable)
             or preexec_fn or pass_fds or shell or not close_fds or not restore_signals
             or (gid, gids, uid, umask) != (None, None, None, -1)
@@ -137,6 +141,8 @@ class Popen(Plain):  # type: ignore[type-arg]
             return
         request = {
             "words": words,
+            "place": place,
+            "strict": bool(options),
             "folder": os.path.abspath(cwd or "."),
             "variables": dict(variables),
             "limits": [resource.getrlimit(each) for each in LIMITS],
@@ -222,8 +228,13 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     sys.stdin = sys.__stdin__ = _text(0, "r", sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _text(1, "w", sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text(2, "w", sys.stderr)  # type: ignore[misc]
+    if not request["strict"]:
+        sys.warnoptions.clear()
+        # `_filters_mutated` is what `warnings.simplefilter` calls: messages are looked up anew.
+        warnings.filters.remove(("error", None, Warning, None, 0))  # type: ignore[attr-defined]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
     sys.path[0] = request["folder"]
-    sys.argv = ["-m", *request["words"][3:]]
+    sys.argv = ["-m", *request["words"][request["place"] + 1 :]]
     sys.orig_argv = request["words"]
 
 
@@ -247,4 +258,4 @@ if __name__ == "__main__":
     _request = serve(socket.socket(fileno=int(sys.argv[1])))
     if _request is not None:
         sys.modules["__main__"] = types.ModuleType("__main__")
-        runpy._run_module_as_main(_request["words"][2])  # type: ignore[attr-defined]
+        runpy._run_module_as_main(_request["words"][_request["place"]])  # type: ignore[attr-defined]

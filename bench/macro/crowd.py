@@ -35,6 +35,7 @@ from prometheus_client import REGISTRY
 
 from onebook import app, config
 from onebook.exchanges import EXCHANGES
+from onebook.feeds.limits import LIMITS
 from onebook.model import Health
 from timing import report
 
@@ -46,7 +47,9 @@ WARM_S = 15.0  # before figures count: seeding, first growth of caches
 ALL_LIVE_S = 180.0  # bitFlyer's book comes whole every 5 s; connection limits spread the rest
 LATE_MAX_MS, GROWTH_MAX = 50.0, 5.0  # the goals: of the loop's lag, p99; of memory, percent
 PROGRESS_S = 15.0
-STORMS_MIN = 3  # a short run has its storms more often
+# A short run has its storms more often, but no connection before it counts as stable: until then
+# each storm doubles its wait, and some books would rightly need minutes.
+STORMS_MIN = 3
 LAG, GROWTH, STORMS = "loop lag p99 ms", "memory growth %", "storms"
 VIEW = {"exchanges": "all", "depth": 20, "levels": "array", "interval_ms": 100}
 
@@ -179,8 +182,10 @@ def down(node: app.Node, wanted: int) -> list[str]:
     """Books that are not live; "missing" where fewer are open than wanted."""
     books = list(node.books)
     missing = [f"{wanted - len(books)} missing"] if len(books) < wanted else []
+    now = time.monotonic()
     return missing + [
-        f"{book.instrument.exchange} {book.instrument.symbol} ({book.reason})"
+        f"{book.instrument.exchange} {book.instrument.symbol} ({book.health} for "
+        f"{now - book.changed_at:.0f} s, {book.reason}: {book.detail or 'no detail'})"
         for book in books
         if book.health is not Health.LIVE
     ]
@@ -221,7 +226,7 @@ async def watched(
     told_at = time.monotonic() + PROGRESS_S
     read, sent, cpu, began = counted(FRAMES), sink.received, time.process_time(), time.monotonic()
     reconnects = counted(RECONNECTS)
-    storm_every = min(words.storm_every, words.seconds / STORMS_MIN)
+    storm_every = min(words.storm_every, max(LIMITS.stable_s, words.seconds / STORMS_MIN))
     storm_at = began + storm_every
     while (now := time.monotonic()) < began + words.seconds and not stop.is_set():
         sink.check()

@@ -22,7 +22,7 @@ from ours import _pairs
 import onebook
 import stream
 from onebook.archive.folder import HistoryFolder
-from onebook.archive.reader import BookReplay
+from onebook.archive.playback import BookReplay
 from onebook.archive.recorder import HistoryRecorder
 from onebook.books import Books
 from onebook.clock import ManualClock
@@ -81,17 +81,29 @@ def replayed(folder: Path, start_us: int, end_us: int) -> float:
     hours = history.hours()
     rows = history.rows(hours, SYMBOL, start_us, end_us)
     (interval, *_) = history.coverage(hours)
-    books, replays = Books(), []
+    replays = []
     for exchange, table in sorted(rows.items()):
         replay = BookReplay(table, interval.run)
         if replay.seek(start_us):
-            replays.append((replay, replay.open(books, exchange, SYMBOL)))
+            replays.append((replay, replay.open(Instrument(exchange, SYMBOL, SYMBOL))))
     view = View(sorted(rows), depth=SHOWN)
     for until_us in range(start_us, end_us, MERGE_US):
         for replay, book in replays:
             replay.play(book, until_us)
         view.merge([book.core for _, book in replays])
         view.full(b"", b"")
+    count = EXCHANGES * CHANGES_PER_S * (end_us - start_us) // 1_000_000
+    return count / (time.process_time() - began)
+
+
+def played(folder: Path, start_us: int, end_us: int, interval_ms: int) -> float:
+    """Return changes a second of CPU of the library's replay."""
+    began = time.process_time()
+    updates = onebook.replay(
+        folder, SYMBOL, start=start_us, end=end_us, interval_ms=interval_ms, depth=SHOWN
+    )
+    for update in updates:
+        assert update.best_bid is not None
     count = EXCHANGES * CHANGES_PER_S * (end_us - start_us) // 1_000_000
     return count / (time.process_time() - began)
 
@@ -124,6 +136,9 @@ def main() -> None:
         span = min(600, seconds - 100)
         speed = replayed(folder, EPOCH_US + 80_000_000, EPOCH_US + (80 + span) * 1_000_000)
         report("history replayed into books and a view", {"changes": speed}, "a second")
+        start_us, end_us = EPOCH_US + 80_000_000, EPOCH_US + (80 + span) * 1_000_000
+        speeds = {f"{each} ms": played(folder, start_us, end_us, each) for each in (0, 100, 1_000)}
+        report("onebook.replay by interval", speeds, "changes a second")
 
 
 if __name__ == "__main__":

@@ -96,6 +96,13 @@ class ManualClock(Clock):
         finally:
             timer.cancel()
 
+    @property
+    def due_at(self) -> float | None:
+        """When the next callback is due; None without one."""
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
     def move_to(self, now_s: float) -> None:
         """Advance the time and run due callbacks in order, each at its own time."""
         while self._timers and self._timers[0][0] <= now_s:

@@ -165,8 +165,8 @@ class _Taken:
         taken.notionals = [each * factor for each in self.notionals]
         return taken
 
-    def take(self, price: int, parts: Iterable[Part], amount: int, notional: int) -> None:
-        """Take an amount of a level for a notional, the largest parts first."""
+    def add_part(self, price: int, parts: Iterable[Part], amount: int, notional: int) -> None:
+        """Add an amount of a level for a notional, the largest parts first."""
         self.levels += 1
         self.worst = price
         for member, part in sorted(parts, key=lambda each: (-each[1], each[0])):
@@ -255,7 +255,8 @@ class _Walk:
             amount, notional = order.rest, price * order.rest
             if order.by == NOTIONAL:
                 amount, notional = order.rest // price, order.rest
-            taken.take(price, [(member, part * factor) for member, part in parts], amount, notional)
+            scaled = [(member, part * factor) for member, part in parts]
+            taken.add_part(price, scaled, amount, notional)
         return self._fill(order.by, Decimal(order.size), taken, complete=order.complete)
 
     def _fill(self, by: str, size: Decimal, taken: _Taken, *, complete: bool) -> Fill:

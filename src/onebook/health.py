@@ -67,6 +67,7 @@ class Reason(StrEnum):
     )
     SWITCHED_OFF = "switched_off", "The operator of this service has disabled this exchange."
     NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
+    NOT_RECORDED = "not_recorded", "The history has no data of this book at this time."
     IDENTITY_CONFLICT = (
         "identity_conflict",
         "The price deviates so much from other exchanges that this is probably another coin.",

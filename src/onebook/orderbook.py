@@ -52,8 +52,9 @@ NEEDS_SAME_FEES: Final = (
     "Converted prices are after the fees of the book: open it with the fees of the route."
 )
 NEEDS_PUBLISHED: Final = (
-    f'No exchange of this book has a published fee, or it was not opened with fees="{PUBLISHED}".'
+    f'This book has no published fees: open it with fees="{PUBLISHED}", or pass a table of fees.'
 )
+NO_PUBLISHED: Final = "No exchange of this book has a published fee: pass a table of fees."
 NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
 
 

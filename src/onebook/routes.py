@@ -401,7 +401,7 @@ class _Router:
             runs = self._lots_of(member)
             if member in forced:
                 least = forced[member] // self._lot(member)
-                taken, runs = _take(runs, least)
+                taken, runs = _split(runs, least)
                 cost += sum(each[0] * each[1] for each in taken)
                 wanted -= forced[member]
                 parts[member] = forced[member]
@@ -420,7 +420,7 @@ class _Router:
                 items = sorted([*items, *lots[lot]], key=itemgetter(0))
                 following = sizes[at + 1] if at + 1 < len(sizes) else 0
                 needed = (wanted % following if following else wanted) // lot
-                taken, items = _take(items, needed)
+                taken, items = _split(items, needed)
                 spent += taken
                 wanted = wanted // lot * lot - needed * lot
                 if following:
@@ -537,7 +537,7 @@ class _Router:
         return tuple(found)
 
 
-def _take(runs: Sequence[_Run], count: int) -> tuple[list[_Run], list[_Run]]:
+def _split(runs: Sequence[_Run], count: int) -> tuple[list[_Run], list[_Run]]:
     """Divide runs into the first `count` lots, or all, and the rest."""
     taken = []
     for at, (cost, held, parts) in enumerate(runs):

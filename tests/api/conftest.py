@@ -95,6 +95,8 @@ class World:
     transactions: Transactions
     exchange: SimulatedBybit
     health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
+    quality_asked: list[tuple[object, ...]] = field(default_factory=list)
+    quality_rows: list[dict[str, object]] = field(default_factory=list)
     published: dict[str, tuple[list[PublishedFee], list[str]]] = field(default_factory=dict)
 
     def services(self, settings: ApiSettings | None = None) -> Services:
@@ -104,6 +106,7 @@ class World:
             health=lambda: self.health,
             published_fees=lambda symbol: self.published.get(symbol, ([], [])),
             book_at=self.book_at,
+            quality=self.quality,
             websocket=WebSocketFacts(
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
@@ -118,6 +121,10 @@ class World:
         self, symbol: str, query: Mapping[str, object], at_us: int, fees: TakerFees
     ) -> bytes:
         return msgspec.json.encode({"symbol": symbol, "query": query, "at": at_us, "fees": fees})
+
+    async def quality(self, *asked: object) -> list[dict[str, object]]:
+        self.quality_asked.append(asked)
+        return self.quality_rows
 
     async def move_key(self, key: str, action: str) -> None:
         """Apply an operator's change from another process, and poll."""

@@ -103,6 +103,7 @@ LABELS = [
     "GET /api/v1/fees/published",
     "PUT /api/v1/fees",
     "GET /api/v1/orderbooks/{base}/{quote}",
+    "GET /api/v1/exchanges/quality",
 ]
 
 
@@ -111,6 +112,7 @@ MEANINGFUL = {
     "POST /api/v1/transactions/validate-credentials",
     "PUT /api/v1/fees",
     "GET /api/v1/orderbooks/{base}/{quote}",
+    "GET /api/v1/exchanges/quality",
 }
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.

@@ -38,8 +38,9 @@ FEES = "GET /api/v1/fees"
 NEW_FEES = "PUT /api/v1/fees"
 PUBLISHED = "GET /api/v1/fees/published"
 BOOK = "GET /api/v1/orderbooks/{base}/{quote}"
+QUALITY = "GET /api/v1/exchanges/quality"
 PUBLIC = (EXCHANGES, AVAILABILITY, TYPES, ROOT)
-BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES, PUBLISHED, BOOK)
+BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES, PUBLISHED, BOOK, QUALITY)
 WITH_BODY = (AUTHENTICATE, VALIDATE, TRANSACTIONS, NEW_FEES)
 
 
@@ -52,6 +53,7 @@ class Caller:
         self.headers: dict[str, str] = {}
         self.body: dict[str, Any] = {}
         self.content: bytes | None = None
+        self.query: dict[str, str] = {}
 
     async def begin(self) -> None:
         await self.node.admin.create_account("someone", self.node.change())
@@ -72,6 +74,7 @@ class Caller:
                 method,
                 path.format(api_key=self.key, base="btc", quote="usdt"),
                 headers=self.headers,
+                params=self.query,
                 **(sent if label in WITH_BODY else {}),
             )
 
@@ -81,6 +84,10 @@ class Caller:
 
 async def no_symbol(one: Caller, label: str) -> None:
     """Send the request without the parameter `symbol`, as every row of this table does."""
+
+
+async def no_time(one: Caller, label: str) -> None:
+    one.query = {"from": "yesterday"}
 
 
 async def no_key(one: Caller, label: str) -> None:
@@ -204,6 +211,7 @@ ROWS: list[tuple[str, str, Way]] = [
     *((label, "invalid_request", not_json) for label in (*BOTH, NEW_FEES)),
     (PUBLISHED, "invalid_request", no_symbol),
     (BOOK, "invalid_request", no_symbol),
+    (QUALITY, "invalid_request", no_time),
     *((label, "invalid_exchange", other_exchange) for label in BOTH),
     *((label, "exchange_error", exchange_down) for label in BOTH),
     *((label, "request_too_large", too_large) for label in WITH_BODY),
@@ -283,5 +291,6 @@ def test_no_error_of_the_documents_is_without_a_row(app: FastAPI) -> None:
         for code in codes
     }
     # These need a history: tests/gateway/test_past.py and test_codes.py.
-    recorded = {(BOOK, "history_not_found"), (BOOK, "history_unavailable")}
+    recorded = {(BOOK, "history_not_found")}
+    recorded |= {(each, "history_unavailable") for each in (BOOK, QUALITY)}
     assert documented - recorded == {(label, code) for label, code, _ in ROWS}

@@ -1,109 +1,20 @@
 """The history equals the live book: every recorded update is rebuilt with its checksum."""
 
-import asyncio
 import os
-import random
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 import onebook
+from archive.world import EPOCH_US, NAMES, SYMBOL, World, run
 from disks import filled, small_disk
 from onebook.archive import folder as folder_module
-from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.folder import HistoryFolder
 from onebook.archive.reader import books_at
-from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S, HistoryRecorder
-from onebook.books import Books, LiveBook
-from onebook.clock import ManualClock
-from onebook.core import View
-from onebook.core.types import PAIRS
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
-from onebook.fusing import TopCounts
-from onebook.model import Health, Instrument, Reason
+from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S
+from onebook.books import LiveBook
 from onebook.orderbook import HistoryMissing
-
-EPOCH_US = 495_000 * HOUR_US - 90_000_000  # a minute and a half before an hour begins
-NAMES = ("binance", "kraken", "okx")
-SYMBOL = "BTC/USDT"
-
-
-def rows(random_: random.Random, side: int, count: int, zero: float) -> bytes:
-    found = []
-    for _ in range(count):
-        price = 100 + (1 + random_.randrange(400)) * (1 if side else -1) * 0.05
-        amount = 0 if random_.random() < zero else random_.randrange(1, 10**6) / 1000
-        found.append(f'["{price:.2f}","{amount:.{random_.randrange(3, 6)}f}"]')
-    return f"[{','.join(found)}]".encode()
-
-
-class World:
-    """Books of three exchanges under random changes, recorded with a clock of the test."""
-
-    def __init__(self, root: Path, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.clock = ManualClock(epoch_us=EPOCH_US)
-        self.books = Books()
-        self.root = root
-        self.recorder = self.new_recorder()
-        self.instruments = [Instrument(name, SYMBOL, name) for name in NAMES]
-        self.sequence = 0
-        self.live: list[tuple[int, int]] = []
-
-    def new_recorder(self) -> HistoryRecorder:
-        return HistoryRecorder(
-            self.books, self.root, keep_days=10, keep_bytes=1 << 40, clock=self.clock
-        )
-
-    def open(self) -> None:
-        for at, each in enumerate(self.instruments):
-            self.books.open(each, levels_max=(20_000, 50, 20_000)[at], window=(0, 50, 0)[at],
-                            tops=TopCounts())  # fmt: skip
-
-    def step(self) -> None:
-        self.clock.move_to(self.clock.now_s + self.random.choice((0.001, 0.05, 0.7)))
-        now, instrument = self.clock.now_s, self.random.choice(self.instruments)
-        book = self.books.get(instrument)
-        assert book is not None
-        chance, self.sequence = self.random.random(), self.sequence + 1
-        bids, asks = rows(self.random, 0, 3, 0.4), rows(self.random, 1, 3, 0.4)
-        if book.health is Health.STALE and self.random.random() < 0.3:
-            self.books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
-        elif book.health is not Health.LIVE or chance < 0.05:
-            bids, asks = rows(self.random, 0, 30, 0.0), rows(self.random, 1, 35, 0.0)
-            asked = self.random.choice((0, 30, 33))
-            whole = Snapshot(instrument, bids, asks, levels_asked=asked, sequence=self.sequence)
-            self.books.fill(whole, now)
-        elif chance < 0.08:
-            reason = self.random.choice((Reason.GAP, Reason.DISCONNECTED))
-            self.books.set_health(instrument, Health.STALE, reason, now, detail="a test")
-        elif chance < 0.3:
-            top = self.sequence + self.random.randrange(4)
-            bid, ask = rows(self.random, 0, 1, 0.1), rows(self.random, 1, 1, 0.1)
-            self.books.top(TopOfBook(instrument, top, bid, ask, PAIRS), now)
-        else:
-            self.books.change(Delta(instrument, bids, asks, sequence=self.sequence), now)
-        self.live.append((self.clock.wall_us(), self.checksum(self.books)))
-
-    def checksum(self, books: Books) -> int:
-        view = View(NAMES, depth=500)
-        found = {each.instrument.exchange: each for each in books.of(SYMBOL)}
-        view.merge([
-            found[name].core if name in found and found[name].health is Health.LIVE else None
-            for name in NAMES
-        ])  # fmt: skip
-        return view.checksum()
-
-
-async def run(world: World, steps: int) -> None:
-    for at in range(steps):
-        world.step()
-        if at % 12 == 0:
-            world.recorder.take_keyframes()
-            await world.recorder.flush()
-    await world.recorder.flush()
-    if world.recorder.closing is not None:
-        await asyncio.wrap_future(world.recorder.closing)
 
 
 def missing_in(world: World, moments: slice) -> set[int]:
@@ -140,11 +51,11 @@ class Crash(Exception):
     """Simulate the end of the process here."""
 
 
-@pytest.mark.parametrize("write", range(8))
+@pytest.mark.parametrize("write", range(9))
 async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     tmp_path: Path, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends before one of the merge, books, coverage, manifest, entry; or at the end."""
+    """The process ends before one of the merge, books and the hour's four files, or at the end."""
     world = World(tmp_path, 4)
     monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
     await world.recorder.begin()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 import onebook
-from archive.test_past import NAMES, SYMBOL, World
+from archive.world import NAMES, SYMBOL, World
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.proof import (
     leaf_hash,
@@ -88,7 +88,7 @@ def test_an_untouched_history_has_no_problems(root: Path, key: str) -> None:
     found = verify(FileStore(root), public_key(key), None, lambda *each: seen.append(each))
     assert found.problems == ()
     assert (found.entries, found.hours, found.deleted) == (HOURS, HOURS, 0)
-    assert found.files == HOURS * (len(NAMES) + 1)
+    assert found.files == HOURS * (len(NAMES) + 2)
     assert found.keys == (key,)
     assert seen[-1] == (HOURS, HOURS)
     assert problems(root, key, found.head) == ()
@@ -97,7 +97,7 @@ def test_an_untouched_history_has_no_problems(root: Path, key: str) -> None:
 def test_one_flipped_bit_anywhere_is_found(root: Path, key: str) -> None:
     paths = [each for each in root.rglob("*") if each.is_file() and "open" not in each.parts]
     checked = [each for each in paths if each.name != "lock"]
-    assert len(checked) == HOURS * (len(NAMES) + 1 + 1 + 2)
+    assert len(checked) == HOURS * (len(NAMES) + 2 + 1 + 2)
     for path in checked:
         content = path.read_bytes()
         for at in (0, len(content) // 2, len(content) - 1):
@@ -260,7 +260,7 @@ def test_a_history_without_a_closed_hour_is_one_sentence(tmp_path: Path) -> None
 def test_the_command_verifies(root: Path, key: str) -> None:
     done = CliRunner().invoke(history_app, ["verify", str(root), "--key", key])
     assert done.exit_code == 0, done.output
-    assert f"0 problems in {HOURS} hours with 16 files" in done.output
+    assert f"0 problems in {HOURS} hours with 20 files" in done.output
     assert f"signed by {key}.\nhead " in done.output
     (root / "proof" / "00000000.json").unlink()
     done = CliRunner().invoke(history_app, ["verify", str(root)])

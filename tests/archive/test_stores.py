@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import onebook
-from archive.test_past import SYMBOL, World
-from onebook.archive.folder import HOUR_US, HistoryFolder
+from archive.world import SYMBOL, World
+from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.proof import verify
 from onebook.archive.reader import books_at
 from onebook.archive.recorder import UPLOAD_RETRY_S, HistoryRecorder

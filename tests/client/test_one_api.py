@@ -10,6 +10,7 @@ from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import onebook
@@ -192,6 +193,28 @@ async def test_a_route_by_published_fees_needs_no_other_option_in_the_library(ri
     with pytest.raises(NoLiveBook, match="okx: offline, unknown_fee"):
         async with onebook.order_book(SYMBOL, exchanges=["okx"], fees="published"):
             pass
+
+
+async def test_an_exchange_joins_a_book_in_the_library_when_its_list_states_a_fee(rig):
+    async with onebook.order_book(SYMBOL, exchanges=ORDERED, fees="published") as book:
+        await settled(book, lambda: book.snapshot().stale == ("okx",))
+        lists = book._engine.catalogue
+        stated = [msgspec.structs.replace(each, taker_fee="0.1") for each in lists.listed("okx")]
+        lists.update("okx", stated)
+        lists.on_read("okx")
+        await settled(book, lambda: not book.snapshot().stale)
+        assert {each.exchange for each in book.snapshot().published_fees} == {*ORDERED}
+
+
+async def test_a_route_by_published_fees_needs_a_book_with_them(sources):
+    for source in sources:
+        async with source.order_book(SYMBOL, exchanges=ORDERED, split=True) as book:
+            await settled(book, lambda book=book: not book.snapshot().stale)
+            routes = [book.snapshot().route]
+            routes += [book.route] if source is not onebook else []
+            for route in routes:
+                with pytest.raises(ValueError, match='no published fees: open it with fees="publ'):
+                    route("buy", amount="2.5", fees="published")
 
 
 @pytest.mark.parametrize(

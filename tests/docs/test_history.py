@@ -5,14 +5,15 @@ import os
 
 import pytest
 
-from archive.test_past import NAMES, World, run
+from archive.world import NAMES, World, run
 from docs.examples import blocks, kinds
-from onebook.archive.folder import HOUR_US, HistoryFolder
+from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.reader import books_at
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb, which reads the files, is not installed")
 PAGE = "guides/history.md"
-QUESTIONS = ("spread", "depth", "cost", "health", "changes", "coverage")
+QUESTIONS = ("spread", "depth", "cost", "health", "changes", "coverage", "uptime")
 
 
 @pytest.fixture(scope="module")

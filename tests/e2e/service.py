@@ -6,6 +6,7 @@ import time
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
+import httpx
 from websockets.asyncio.client import connect
 
 from onebook import app, config
@@ -61,6 +62,25 @@ async def key_of(node, name="alice", tier=Tier.PREMIUM):
     change = AuditedChange(time.time_ns() // 1_000_000, "tests", "a test's key")
     await admin.create_account(name, change)
     return (await admin.create_key(name, tier, change)).text
+
+
+async def until_ready(url, expected=200, problem=""):
+    """Wait for an answer of /readyz, which also names a problem.
+
+    A node that had to wait for the processor is not ready until it has reached its database again.
+    """
+    last = None
+    async with httpx.AsyncClient(base_url=url) as http:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    answer = await http.get("/readyz")
+                    last = answer.status_code, answer.json().get("problems", [])
+                    if last[0] == expected and problem in "\n".join(last[1]):
+                        return
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"/readyz: {last}") from None
 
 
 def ws_url(node):

@@ -15,13 +15,12 @@ import sys
 import time
 from contextlib import asynccontextmanager, suppress
 
-import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from databases import DatabaseProxy, database
-from e2e.service import PATIENCE_S, client_of, key_of, node_on
+from e2e.service import PATIENCE_S, client_of, key_of, node_on, until_ready
 from onebook.accounts.keys import key_of as key_from
 from onebook.accounts.usage import stored_usage
 from onebook.simulator import SimulatedExchanges
@@ -77,24 +76,6 @@ async def ran(code, *arguments):
         assert await running.wait() == 0
 
 
-async def until_ready(node, expected):
-    """Wait for an answer of /readyz."""
-    async with httpx.AsyncClient(base_url=node.url) as http, asyncio.timeout(PATIENCE_S):
-        while (await http.get("/readyz")).status_code != expected:
-            await asyncio.sleep(0.05)
-
-
-async def until_said(node, problem):
-    """Wait until /readyz names a problem, possibly after others."""
-    async with httpx.AsyncClient(base_url=node.url) as http, asyncio.timeout(PATIENCE_S):
-        while True:
-            answer = await http.get("/readyz")
-            if any(problem in each for each in answer.json().get("problems", ())):
-                assert answer.status_code == 503
-                return
-            await asyncio.sleep(0.05)
-
-
 @asynccontextmanager
 async def served(node, text):
     """A client that reads everything until the node ends."""
@@ -135,19 +116,19 @@ async def test_a_locked_database_is_not_ready_and_what_was_used_meanwhile_is_bil
         text = await key_of(node)
         key_id = await only_key(node.store)
         async with served(node, text) as client:
-            await until_ready(node, 200)
+            await until_ready(node.url)
             holder = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", HOLDER, str(tmp_path / "onebook.db"),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
             assert await holder.stdout.readline() == b"held\n"
-            await until_said(node, "No usage has been written")
+            await until_ready(node.url, 503, "No usage has been written")
             async with asyncio.timeout(PATIENCE_S):  # until the first write has given up
                 while "The database is unavailable" not in outages(caplog):
                     await asyncio.sleep(0.05)
             holder.stdin.close()
             await holder.wait()
-            await until_ready(node, 200)
+            await until_ready(node.url)
             await stop_client(node)
     assert outages(caplog) == ["The database is unavailable", "The database is available again"]
     assert "stays locked by another program" in caplog.text
@@ -173,12 +154,12 @@ async def test_a_deleted_database_is_an_error_and_usage_waits_for_its_return(
                 str(backup),
             )
             saved = await billed(f"sqlite:///{backup}", key_id)
-            await until_ready(node, 200)
+            await until_ready(node.url)
             caplog.clear()
             for each in tmp_path.glob("onebook.db*"):
                 if "usage" not in each.name:
                     each.unlink()
-            await until_ready(node, 503)
+            await until_ready(node.url, 503)
             assert not path.exists()
             await stop_client(node)
     assert not path.exists()
@@ -321,9 +302,9 @@ async def test_a_postgresql_outage_is_logged_once_and_loses_no_byte(
         text = await key_of(node)
         key_id = await only_key(node.store)
         async with served(node, text) as client:
-            await until_ready(node, 200)
+            await until_ready(node.url)
             await line.cut()
-            await until_ready(node, 503)
+            await until_ready(node.url, 503)
             async with connect(node.url.replace("http", "ws") + "/api/v1/ws") as other:
                 await other.recv()
                 unknown = "ob_live_" + "x" * 49
@@ -334,7 +315,7 @@ async def test_a_postgresql_outage_is_logged_once_and_loses_no_byte(
                 while not left.read_bytes().strip(b"\0"):
                     await asyncio.sleep(0.05)
             await line.up()
-            await until_ready(node, 200)
+            await until_ready(node.url)
             await stop_client(node)
     assert await billed(url, key_id) == client.received_bytes
     await line.cut()

@@ -13,6 +13,7 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from e2e.service import until_ready
 from onebook.client.addresses import websocket_of
 from steady import PATIENCE_S
 
@@ -72,8 +73,8 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
             await client.send(json.dumps({"type": "authenticate", "api_key": key}))
             await client.send(json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"}))
             assert {"binance", "okx", "kucoin"} <= set(await merged(client))
+            await until_ready(base)
             async with httpx.AsyncClient(base_url=base) as http:
-                assert (await http.get("readyz")).status_code == 200
                 foreign = await http.get("api/v1/", headers={"Origin": "http://localhost:5173"})
                 assert foreign.headers["access-control-allow-origin"] == "*"
                 demo.send_signal(signal.SIGTERM)

@@ -463,13 +463,13 @@ def test_quotes_make_a_view_of_the_books_of_all_of_them(alice):
 
 
 @pytest.mark.usefixtures("listed")
-def test_a_book_that_nothing_converts_is_rejected(alice):
+def test_a_book_that_nothing_converts_yet_is_a_member(alice):
     reply, key = subscribed(alice, exchanges=["okx"], quotes=["USDC", "EUR"])
-    assert reply["exchanges"] == ["okx"]
-    assert reply["rejected"] == [{"exchange": "okx:USDC", "reason": "no_conversion"}]
+    assert reply["exchanges"] == ["okx", "okx:USDC"]
+    assert reply["rejected"] == []
     # It would be converted on an exchange without a fee.
     _, key = subscribed(alice, exchanges=["okx", "kraken"], quotes=["USDC"], fees={"okx": "0"})
-    assert key.exchanges == ("okx",)
+    assert key.exchanges == ("okx", "okx:USDC")
 
 
 @pytest.mark.usefixtures("listed")
@@ -589,7 +589,8 @@ def test_a_basket_has_the_published_fee_of_each_pair(alice):
     both = {"exchanges": ["okx", "kraken"], "quotes": ["USDC"]}
     reply, key = subscribed(alice, fees="published", **both)
     assert reply["options"]["fees"] == {
-        "kraken:BTC/USDC": "0.4", "kraken:BTC/USDT": "0.4", "kraken:USDC/USDT": "0.2", "okx": "0.1",
+        "kraken:BTC/USDC": "0.4", "kraken:BTC/USDT": "0.4", "kraken:USDC/USDT": "0.2",
+        "okx:BTC/USDC": "0.1", "okx:BTC/USDT": "0.1",  # so that a pair listed later has no fee
     }  # fmt: skip
     named = [(each["exchange"], each["symbol"]) for each in reply["published_fees"]]
     assert named == [
@@ -609,8 +610,8 @@ def test_a_book_or_conversion_without_a_published_fee_is_left_out(alice, monkeyp
     assert reply["unknown_fee"] == ["okx:USDC"]
     monkeypatch.delitem(PUBLISHED, ("kraken", "USDC/USDT"))
     reply, _ = subscribed(alice, fees="published", **both)
-    assert reply["exchanges"] == ["kraken", "okx"]
-    assert {"exchange": "kraken:USDC", "reason": "no_conversion"} in reply["rejected"]
+    assert reply["exchanges"] == ["kraken", "kraken:USDC", "okx"]
+    assert "kraken:USDC/USDT" not in reply["options"]["fees"]
 
 
 def test_a_view_without_fees_says_nothing_of_them(alice):

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.rig import SYMBOL, gateway
+from onebook.archive.format import HOUR_US
 from onebook.archive.recorder import HistoryRecorder
 from onebook.client import AsyncOnebook
 from onebook.clock import us_of_iso
@@ -63,7 +64,7 @@ async def test_a_past_book_is_what_clients_were_sent(tmp_path):
                 assert answer["data"][side] == update["data"][side], str(answer)
             states = answer["data"]["states"]
             assert (states["okx"]["state"], states["kraken"]["state"]) == ("live", "offline")
-            assert states["kraken"]["detail"] == "not recorded at this time"
+            assert states["kraken"]["reason"] == "not_recorded"
             assert states["binance"]["age_ms"] < 60_000
         answer = await client.ask(
             type="get_aggregated_orderbook", as_of=without["timestamp"], **asked
@@ -163,6 +164,25 @@ async def test_a_damaged_file_is_an_answer_and_a_line_in_the_log(tmp_path, caplo
         assert f"The book of {SYMBOL}" in caplog.text
 
 
+async def test_the_quality_is_that_of_the_closed_hours(tmp_path):
+    async with recording(tmp_path) as (node, _, recorder):
+        node.snapshot("okx")
+        await recorder.flush()
+        (hour_us,) = recorder.folder.open_hours()
+        asked = (hour_us, hour_us + HOUR_US, ["okx"], [SYMBOL], "book")
+        assert await node.gateway.quality(*asked) == []
+        assert recorder.folder.close_hour(hour_us)
+        (row,) = await node.gateway.quality(*asked)
+        assert (row["exchange"], row["symbol"], row["gaps"]) == ("okx", SYMBOL, 0)
+        assert await node.gateway.quality(*asked[:2], ["kraken"], [], "book") == []
+
+
+async def test_without_a_history_there_is_no_quality(tmp_path):
+    async with gateway(tmp_path) as node:
+        with pytest.raises(HistoryUnavailable, match=r"history\.dir"):
+            await node.gateway.quality(0, HOUR_US, [], [], "exchange")
+
+
 async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):
     async with recording(tmp_path) as (node, _, recorder):
         node.snapshot("okx")
@@ -172,7 +192,7 @@ async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):
         with pytest.raises(HistoryUnavailable, match="was not read within"):
             await node.gateway.book_at(SYMBOL, {}, at_us, {})
         monkeypatch.setattr(past, "READS_OPEN_MAX", 0)
-        with pytest.raises(HistoryUnavailable, match="Too many past books"):
+        with pytest.raises(HistoryUnavailable, match="Too many parts of the history"):
             await node.gateway.book_at(SYMBOL, {}, at_us, {})
 
 

@@ -13,7 +13,7 @@ from steady import PATIENCE_S
 
 # What a fork would take over from the process that forks.
 SHOWN = """
-import gc, os, resource, signal, sys, threading, time
+import gc, os, resource, signal, sys, threading, time, warnings
 print(__name__, sys.argv, sys.orig_argv, sys.path, sys.flags, sys.warnoptions)
 print(os.getcwd(), sorted(os.environ.items()), time.tzname)
 print(resource.getrlimit(resource.RLIMIT_NOFILE), os.getppid(), os.nice(0), gc.isenabled())
@@ -22,7 +22,13 @@ print([(each, signal.getsignal(each)) for each in sorted(signal.valid_signals())
 print(sorted(os.listdir("/proc/self/fd")))
 for each in (sys.stdin, sys.stdout, sys.stderr):
     print(each.encoding, each.errors, each.line_buffering, each.fileno(), each.isatty())
-print(input(), "preloaded" in open("/proc/self/cmdline").read(), file=sys.stderr)
+with warnings.catch_warnings(record=True):
+    try:
+        print(warnings.warn("odd", ImportWarning), warnings.warn("odd"))
+    except Warning as raised:
+        print(repr(raised))
+with open("/proc/self/cmdline") as file:
+    print(input(), "preloaded" in file.read(), file=sys.stderr)
 sys.exit(7)
 """
 UNUSUAL = """
@@ -56,14 +62,17 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(name, *words, **options):
+def run(name, *words, python=(), **options):
     return subprocess.run(
-        [sys.executable, "-m", name, *words],
+        [sys.executable, *python, "-m", name, *words],
         capture_output=True, text=True, timeout=PATIENCE_S, **options,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [{}, {"start_new_session": True}, {"process_group": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"start_new_session": True}, {"process_group": 0}, {"python": preloaded.STRICT}],
+)
 def test_both_find_the_same_surroundings(folder, monkeypatch, options):
     monkeypatch.setattr(preloaded, "MODULES", {"shown"})
     found = []
@@ -75,6 +84,7 @@ def test_both_find_the_same_surroundings(folder, monkeypatch, options):
         found.append(done)
     plain, forked = found
     assert plain.stdout == forked.stdout
+    assert ("ImportWarning('odd')" in plain.stdout) == ("python" in options)
     assert "'ABC', 'ABC'" in plain.stdout
     assert plain.returncode == forked.returncode == 7
     assert (plain.stderr, forked.stderr) == ("hello False\n", "hello True\n")

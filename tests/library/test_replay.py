@@ -128,6 +128,17 @@ async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> No
     ]
     assert {each.exchange for each in apart} == {"kraken", "htx"}
 
+    middle = times[len(times) // 2]
+    part = [*onebook.replay(tmp_path / "recording", depth=DEPTH, start=middle, end=times[-2])]
+    assert min(each.time_us for each in part) == middle
+    assert max(each.time_us for each in part) <= times[-2]
+    # Several entries may have one time; the last update of a time shows them all.
+    kept, again = ({(each.symbol, each.time_us): each for each in some} for some in (played, part))
+    inner = [at for at in kept if middle < at[1] <= times[-2]]
+    assert inner
+    for at in inner[len(last) :]:  # a book's first update may have fallen on the start
+        assert shown(again[at]) == shown(kept[at])
+
     with pytest.raises(UnknownSymbol, match="DOGE/USDT is not recorded; recorded: BTC/USDT, ETH"):
         onebook.replay(tmp_path / "recording", "DOGE/USDT")
     with pytest.raises(RecordingError, match="The recordings have no data of okx"):

@@ -90,7 +90,7 @@ async def test_a_callback_never_sees_a_book_that_its_frame_goes_on_to_refuse() -
 
 
 def read_one(updates: BookUpdates) -> Callable[[], int | None]:
-    return lambda: amount_of(updates.take())
+    return lambda: amount_of(updates.next())
 
 
 def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
@@ -112,7 +112,7 @@ def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
     desk.change()
     assert read() is None
     desk.invalidate()
-    lost = updates.take()
+    lost = updates.next()
     assert lost is not None
     assert not lost.live
     desk.fill()
@@ -127,17 +127,17 @@ def test_the_states_that_a_reader_did_not_see_are_counted() -> None:
     desk = Desk(ManualClock())
     desk.fill()
     updates = BookUpdates([desk.source], OPTIONS, ManualClock())
-    first = updates.take()
+    first = updates.next()
     assert first is not None
     assert first.skipped == 0
     counts = [3, 1, 4]
     for changes in counts:
         for _ in range(changes):
             desk.change()
-        update = updates.take()
+        update = updates.next()
         assert update is not None
         assert update.skipped == changes - 1
-    assert updates.take() is None
+    assert updates.next() is None
 
 
 def test_on_best_an_update_is_a_changed_best_level() -> None:
@@ -145,13 +145,13 @@ def test_on_best_an_update_is_a_changed_best_level() -> None:
     desk.fill()
     options = options_of(5, 0, None, split=False, on="best")
     updates = BookUpdates([desk.source], options, ManualClock())
-    assert amount_of(updates.take()) == 1
+    assert amount_of(updates.next()) == 1
     desk.books.change(Delta(desk.instrument, b'[["99","7"]]'), 0.0)
-    assert updates.take() is None
+    assert updates.next() is None
     desk.change()
-    assert amount_of(updates.take()) == 2
+    assert amount_of(updates.next()) == 2
     desk.invalidate()
-    lost = updates.take()
+    lost = updates.next()
     assert lost is not None
     assert not lost.live
 
@@ -161,7 +161,7 @@ def test_levels_within_a_distance_of_the_mid_are_all_there_are() -> None:
     desk.fill()
     desk.books.change(Delta(desk.instrument, b'[["99","7"]]'), 0.0)
     options = options_of(5, 0, None, split=False, within="60")
-    update = BookUpdates([desk.source], options, ManualClock()).take()
+    update = BookUpdates([desk.source], options, ManualClock()).next()
     assert update is not None
     assert [level.price for level in update.bids] == [100]
 
@@ -171,10 +171,10 @@ def test_without_a_visible_change_there_is_no_update() -> None:
     desk = Desk(clock)
     desk.fill()
     updates = BookUpdates([desk.source], options_of(1, 0, None, split=False), clock)
-    assert amount_of(updates.take()) == 1
+    assert amount_of(updates.next()) == 1
     delta = Delta(desk.instrument, b'[["99","1"]]')
     assert desk.books.change(delta, 0.0) is None
-    assert updates.take() is None
+    assert updates.next() is None
 
 
 async def test_an_iterator_that_was_left_is_let_go_after_one_change() -> None:

@@ -9,6 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 DEPTH = 20
+BELOW = 2 * DEPTH  # levels of the depth, some of which newer best prices may have passed
 
 
 class Published:
@@ -42,11 +43,12 @@ class Published:
         book = name, symbol
         if book in self.states:
             exchange = self.simulated[name]
+            newest = exchange.newest(symbol, 1)
             if book in self.depth:  # best prices ahead of the depth
-                self._add(book, fused(self.depth[book], exchange.newest(symbol)))
-            self.depth[book] = exchange.book(symbol)
+                self._add(book, fused(self.depth[book], newest))
+            self.depth[book] = exchange.book(symbol, BELOW)
             self._add(book, best(self.depth[book]))
-            self._add(book, fused(self.depth[book], exchange.newest(symbol)))
+            self._add(book, fused(self.depth[book], newest))
 
     def _add(self, book, levels):
         if self.last.get(book) != levels:
@@ -74,6 +76,7 @@ def fused(depth, newest):
         top = dict(list(newer.items())[:1])
         price = next(map(Decimal, top), None)
         worse = {p: a for p, a in side.items() if price and sign * Decimal(p) < sign * price}
+        assert price is None or len(worse) >= DEPTH or len(side) < BELOW
         sides.append(top | worse)
     return best(sides)
 

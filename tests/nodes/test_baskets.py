@@ -7,11 +7,12 @@ from fractions import Fraction
 
 import pytest
 
+from client.place import place
 from core.conversions import World, decimals_of, expected
 from nodes.processes import cluster
 from nodes.test_cluster import world
 from onebook.client import AsyncOnebook
-from onebook.model import Reason
+from onebook.model import Health, Reason
 from steady import PATIENCE_S
 
 EXCHANGES = ("kraken", "okx")
@@ -24,6 +25,7 @@ APART = {**USD, ("kraken:USDC",): (LATE, ("kraken",)), ("okx:USDC",): (LATE, ("o
 REASONS = (Reason.CHECKSUM, Reason.PROTOCOL_ERROR, Reason.NO_SNAPSHOT, Reason.DISCONNECTED)
 AMOUNT_DECIMALS = 8  # of the simulated books of BTC
 TOP = 10
+DEPTH = 50
 
 
 def pooled(simulated, steps):
@@ -55,7 +57,10 @@ def is_published(simulated, steps):
     """Whether the depth of each book has followed its best prices."""
     books = [(name, f"BTC/{quote}") for name in EXCHANGES for quote in ("USDT", "USDC", "USD")]
     books += [(name, pair) for pair, through in steps.values() for name in through]
-    return all(simulated[name].newest(pair) == simulated[name].book(pair) for name, pair in books)
+    return all(
+        simulated[name].newest(pair, DEPTH) == simulated[name].book(pair, DEPTH)
+        for name, pair in books
+    )
 
 
 def shown(view):
@@ -74,7 +79,7 @@ class Viewer:
 
     def __init__(self, client):
         options = {"quotes": ["USDC", "USD"], "exchanges": EXCHANGES, "interval_ms": 20}
-        self.views = client.watch(OWN, depth=50, split=True, **options)
+        self.views = client.watch(OWN, depth=DEPTH, split=True, **options)
         self.last = None
 
     async def until(self, condition):
@@ -134,6 +139,44 @@ async def test_a_view_uses_a_conversion_that_a_feeds_node_lists_later(tmp_path):
             await first.aclose()
 
         await scenario(node.url, here.key, here.simulated, read_again)
+
+
+async def joining(url, key, simulated, lists):
+    """Follow a view whose books in USDC nothing converts until okx lists a pair."""
+    async with AsyncOnebook(url, key) as client:
+        viewer, later = Viewer(client), Viewer(client)
+        unconverted = {"kraken:USDC", "okx:USDC"}
+        for each in (viewer, later):
+            view = await each.until(lambda view: set(view.stale_exchanges) == unconverted)
+            assert (view.members, view.rejected) == (MEMBERS, {})
+            assert {view.reports[name][:2] for name in unconverted} == {
+                (Health.OFFLINE, Reason.NO_CONVERSION)
+            }
+            assert conversions(view) == USD
+        simulated["okx"].list_again(LATE)
+        assert await lists.load(simulated.exchanges()["okx"])
+        lists.on_read("okx")
+        await viewer.until(lambda view: not view.stale_exchanges)
+        await viewer.matches(simulated, {**USD, ("kraken:USDC", "okx:USDC"): (LATE, ("okx",))})
+
+
+async def test_books_that_nothing_converted_join_on_one_node(tmp_path):
+    async with place(tmp_path) as rig:
+        lists = rig.node.catalogue
+        for name in EXCHANGES:
+            rig.simulated[name].admit_all()
+            rig.simulated[name].delist(LATE)
+            lists.update(name, [each for each in lists.listed(name) if each.symbol != LATE])
+        await joining(rig.url, rig.key, rig.simulated, lists)
+
+
+async def test_books_that_nothing_converted_join_behind_several_nodes(tmp_path):
+    async with world(tmp_path) as here:
+        for each in EXCHANGES:
+            here.simulated[each].delist(LATE)
+        async with here.feeds() as feeds:
+            node, _ = await here.gateway()
+            await joining(node.url, here.key, here.simulated, feeds.catalogue)
 
 
 @pytest.mark.soak

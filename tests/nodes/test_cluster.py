@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 import httpx
 import pytest
 
-from e2e.service import key_of, pointed_at, settings_in, ws_url
+from e2e.service import key_of, pointed_at, settings_in, until_ready, ws_url
 from gateway.helpers import refused
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
@@ -26,6 +26,7 @@ from steady import PATIENCE_S, own_s
 
 EXCHANGES = ("okx", "kraken", "gate")  # each shows its published levels: none has a fast top
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
+ISOLATED_S = 2.0
 ISOLATION_SLACK_S = 1.0  # a tick, and up to the last heartbeat before the cut
 NEVER_S = 60.0  # a busy machine must not look like a dead node
 STRANGER = NodeHeartbeat(
@@ -159,6 +160,17 @@ async def world(folder):
         yield World(folder, simulated, port, stack)
 
 
+def patience(part, *, heartbeat_timeout_s, isolated_s):
+    """Change the timeouts of a running node, which started with those of a busy machine.
+
+    Args:
+        part: The supervisor of a gateway, or the node of a feeds node.
+    """
+    times = {"heartbeat_timeout_s": heartbeat_timeout_s, "isolated_s": isolated_s}
+    part._settings = part._settings.model_copy(update=times)
+    part.presence.members._timeout_s = heartbeat_timeout_s
+
+
 async def eventually(condition):
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
@@ -227,12 +239,11 @@ async def test_a_gateway_knows_the_error_of_the_clocks_that_its_feeds_node_measu
 async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(tmp_path):
     """A partition without a closed socket: only heartbeats reveal it."""
     async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():
-        cut, cut_subscriber = await here.gateway(
-            port=pipe.port, heartbeat_timeout_s=1.0, isolated_s=1.0
-        )
+        cut, cut_subscriber = await here.gateway(port=pipe.port)
         _, subscriber = await here.gateway()
         await here.fresh(cut_subscriber, subscriber)
         before = len(subscriber.statuses)
+        patience(cut.supervisor, heartbeat_timeout_s=1.0, isolated_s=1.0)
         pipe.open.clear()
         await eventually(lambda: not any(cut_subscriber.live.values()))
         reasons = {(book.health, book.reason) for book in cut.books}
@@ -241,47 +252,43 @@ async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(t
         await eventually(lambda: not cut.supervisor.ready)
         await here.fresh(subscriber)
         assert subscriber.statuses[before:] == []
+        patience(cut.supervisor, heartbeat_timeout_s=NEVER_S, isolated_s=NEVER_S)
         pipe.open.set()
         await here.fresh(cut_subscriber, subscriber)
         assert cut_subscriber.wrong == subscriber.wrong == []
 
 
-async def readiness(node):
-    async with httpx.AsyncClient() as http:
-        answer = await http.get(f"{node.url}/readyz")
-    return answer.status_code, answer.json()["problems"]
-
-
 async def test_a_gateway_that_is_cut_off_sends_its_clients_away_and_not_at_a_blip(tmp_path):
-    quick = {"heartbeat_timeout_s": 0.5, "isolated_s": 4.0}
     async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():
         here.drain_s = 0.3
-        cut, client = await here.gateway(port=pipe.port, **quick)
+        cut, client = await here.gateway(port=pipe.port)
         await here.fresh(client)
 
+        patience(cut.supervisor, heartbeat_timeout_s=0.5, isolated_s=NEVER_S)
         pipe.open.clear()  # a blip
         await eventually(lambda: not any(client.live.values()))
-        assert not cut.supervisor.isolated
-        assert (await readiness(cut))[0] == 200
+        await until_ready(cut.url, problem="NATS is unreachable.")
         pipe.open.set()
         await here.fresh(client)
         assert client.end_codes == []
 
+        patience(cut.supervisor, heartbeat_timeout_s=0.5, isolated_s=ISOLATED_S)
         pipe.open.clear()
         began = own_s()
         await eventually(lambda: cut.supervisor.isolated)
-        assert own_s() - began < quick["isolated_s"] + ISOLATION_SLACK_S
+        assert own_s() - began < ISOLATED_S + ISOLATION_SLACK_S
         await eventually(lambda: client.end_codes == [4200] * len(EXCHANGES))
         assert client.reconnect_in_ms == [100, 200, 300]
-        status, problems = await readiness(cut)
-        assert (status, problems[-1]) == (503, "NATS is unreachable.")
+        async with httpx.AsyncClient() as http:
+            answer = await http.get(f"{cut.url}/readyz")
+        assert (answer.status_code, answer.json()["problems"][-1]) == (503, "NATS is unreachable.")
         response = await refused(ws_url(cut))
         assert response.status_code == 503
         assert 1 <= int(response.headers["Retry-After"]) <= 10
 
+        patience(cut.supervisor, heartbeat_timeout_s=NEVER_S, isolated_s=NEVER_S)
         pipe.open.set()
-        await eventually(lambda: cut.supervisor.ready)
-        assert (await readiness(cut))[0] == 200
+        await until_ready(cut.url)
         again = Subscriber(here.published)
         task = asyncio.create_task(again.run(ws_url(cut), here.key))
         here.stack.push_async_callback(_ended, task)
@@ -309,25 +316,28 @@ async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, capl
 
 async def test_a_feeds_node_that_nats_does_not_reach_closes_its_connections(tmp_path):
     """No exchange keeps two connections for one book after another node took it over."""
-    async with world(tmp_path) as here, Pipe(here.port) as pipe:
-        quick = {"heartbeat_timeout_s": 1.0, "isolated_s": 2.0}
-        async with here.feeds(port=pipe.port, **quick) as cut:
-            _, subscriber = await here.gateway(**quick)
+    async with (
+        world(tmp_path) as here,
+        Pipe(here.port) as pipe,
+        here.feeds(port=pipe.port) as cut,
+    ):
+        gateway, subscriber = await here.gateway()
+        await here.fresh(subscriber)
+        assert serves(cut) == len(here.published.books)
+        async with here.feeds() as other:
+            pipe.open.clear()
+            patience(cut.node, heartbeat_timeout_s=1.0, isolated_s=2.0)
+            for each in (gateway.supervisor, other.node):
+                patience(each, heartbeat_timeout_s=1.0, isolated_s=NEVER_S)
+            await eventually(lambda: serves(other) == len(here.published.books))
+            await eventually(lambda: len(cut.books) == 0)
             await here.fresh(subscriber)
-            assert serves(cut) == len(here.published.books)
-            async with here.feeds(**quick) as other:
-                pipe.open.clear()
-                await eventually(lambda: serves(other) == len(here.published.books))
-                await eventually(lambda: len(cut.books) == 0)
-                await here.fresh(subscriber)
-                for exchange, symbol in here.published.books:
-                    await eventually(
-                        lambda e=exchange, s=symbol: here.simulated[e].followers(s) == 1
-                    )
-                pipe.open.set()
-                await eventually(lambda: serves(cut) > 0 or len(other.node.ownership) == 6)
-                await here.fresh(subscriber)
-                assert subscriber.wrong == []
+            for exchange, symbol in here.published.books:
+                await eventually(lambda e=exchange, s=symbol: here.simulated[e].followers(s) == 1)
+            pipe.open.set()
+            await eventually(lambda: serves(cut) > 0 or len(other.node.ownership) == 6)
+            await here.fresh(subscriber)
+            assert subscriber.wrong == []
 
 
 async def test_nats_restarts_and_the_books_come_back(tmp_path):

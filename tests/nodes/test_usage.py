@@ -8,11 +8,10 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import httpx
 import pytest
 
 from databases import DatabaseProxy, database
-from e2e.service import pointed_at, settings_in, ws_url
+from e2e.service import pointed_at, settings_in, until_ready, ws_url
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app
@@ -127,12 +126,9 @@ async def eventually(condition):
             await asyncio.sleep(0.02)
 
 
-async def until_ready(nodes, expected):
-    """Wait until every gateway is ready, or none is."""
-    async with httpx.AsyncClient() as http, asyncio.timeout(PATIENCE_S):
-        for node in nodes:
-            while (await http.get(f"{node.url}/readyz")).status_code != expected:
-                await asyncio.sleep(0.05)
+async def all_ready(nodes, expected):
+    for node in nodes:
+        await until_ready(node.url, expected)
 
 
 async def test_a_key_is_cut_off_over_both_gateways_at_most_half_a_percent_late(tmp_path, url):
@@ -168,17 +164,17 @@ async def test_both_gateways_stream_while_postgresql_is_away_and_bill_every_byte
     proxy = DatabaseProxy(url)
     await proxy.up()
     async with served(tmp_path, proxy.url) as service:
-        await until_ready(service.nodes, 200)
+        await all_ready(service.nodes, 200)
         await proxy.cut()
         cut_at = service.received_bytes
-        await until_ready(service.nodes, 503)  # no usage was taken for `FLUSH_AGE_MAX_S`
+        await all_ready(service.nodes, 503)  # no usage was taken for `FLUSH_AGE_MAX_S`
         files = list(tmp_path.glob("*.usage-*"))
         assert len(files) == len(service.nodes)
         await eventually(lambda: all(each.read_bytes().strip(b"\0") for each in files))
         assert await billed(url, service.cell) <= cut_at
         await service.fresh()  # streaming went on, and goes on
         await proxy.up()
-        await until_ready(service.nodes, 200)
+        await all_ready(service.nodes, 200)
         await service.fresh()
         between = service.received_bytes
         assert await billed(url, service.cell) > cut_at

@@ -1,5 +1,6 @@
 """Quote baskets: books of several quotes in one view; `test_pooled.py` has random ones."""
 
+import json
 import random
 from decimal import Decimal
 
@@ -199,6 +200,33 @@ def test_a_conversion_pair_that_is_delisted_is_replaced_or_its_books_leave_the_v
     rig.time.run(60)
     assert data_of(rig)["stale_exchanges"] == []
     rig.streams.close(stream)
+    assert set(rig.feeds.wanted.values()) == {0}
+
+
+def test_a_book_that_nothing_converts_stays_closed_and_joins_when_a_pair_is_listed():
+    """Each new subscriber hears of it once; its book is opened with the conversion."""
+    listed = {**LISTED, "binance": (USD,)}
+    rig = rig_of(listed)
+    books = {**BOOKS, "binance": {}, "okx": {OWN: BOOKS["okx"][OWN]}}
+    key = key_of(*MEMBERS, interval_ms=60_000)
+    stream = opened(rig, key, **books)
+    lost = ["binance:USD", "okx:USD"]
+    assert data_of(rig)["stale_exchanges"] == lost
+    assert not [each for each in rig.feeds.wanted if each.symbol == USD]
+    assert not [each for *_, each in rig.heard.statuses if each["exchange"] in lost]
+    for _ in range(2):
+        told = [json.loads(each) for each in rig.streams.marks(rig.streams.open(key))]
+        assert [(each["exchange"], each["state"], each["reason"]) for each in told] == [
+            (name, "offline", "no_conversion") for name in lost
+        ]
+    rig.feeds.listed["binance", "USDT/USD"] = Instrument("binance", "USDT/USD", "USDT-USD")
+    rig.feeds.on_read("binance")
+    for name, symbol in (("binance", "USDT/USD"), ("binance", USD), ("okx", USD)):
+        rig.snapshot(name, *BOOKS[name][symbol], symbol=symbol)
+    rig.time.run(60)
+    assert data_of(rig)["stale_exchanges"] == []
+    for _ in range(3):
+        rig.streams.close(stream)
     assert set(rig.feeds.wanted.values()) == {0}
 
 

@@ -222,6 +222,9 @@ class TestJoint:
     def test_types_that_no_account_has_are_refused(self) -> None:
         with pytest.raises(InvalidTransactionTypes, match="'lottery' is unknown to all"):
             answered("all", "deposits", "lottery")
+        with pytest.raises(InvalidTransactionTypes, match="'lottery' is unknown to all") as refused:
+            answered("all", "lottery")
+        assert {"deposits", "conversions"} <= set(refused.value.details["supported_types"])
 
     def test_an_account_without_any_of_the_types_is_left_out(self) -> None:
         assert answered("all", "conversions")["accounts"] == ["corsac", "corsac:treasury"]

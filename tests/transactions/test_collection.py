@@ -1,6 +1,7 @@
 """Collection: equal to the exchange's answer, kept after its retention, safe against kills."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -479,6 +480,35 @@ async def test_a_service_collects_when_it_is_due(store: Store) -> None:
         )
         # At once, and after each hour.
         assert [(each.at_ms - NOW_MS) // 60_000 for each in readings] == [120, 60, 0]
+
+
+async def test_why_a_collection_is_incomplete_is_logged_when_it_begins_or_changes(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SETTINGS.model_copy(update={"collect_every": 900.0})
+    async with FennecHome(store, settings=settings) as home:
+        looks = 0
+        home.exchange.faults.queue("/private/fills", *["denied"] * 99)
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            looks += 1
+            await collected()
+            home.time.passed_s += 900
+            if looks == 3:
+                home.exchange.faults = AccountFaults()
+            if looks > 4:
+                raise asyncio.CancelledError
+
+        clock = made_of(wall_ms=home.time.now_ms, sleep=_unless_renewing(sleep))
+        collector = Collector(home.service, store.facts, settings=settings, clock=clock)
+        with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
+            await collector.run()
+    (said,) = caplog.messages
+    assert said == (
+        "The collection of fennec (mainnet) is incomplete (fills, trades): Fennec refused the "
+        "request."
+    )
 
 
 async def collected() -> None:

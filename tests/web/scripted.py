@@ -16,7 +16,8 @@ from typing import Any, Literal
 from zlib import crc32
 
 import uvicorn
-from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
+from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse
 
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
@@ -60,6 +61,8 @@ class Market:
         self.names = list(EXCHANGES)  # whose books there are
         self.crossed = False
         self.reports = 0  # of usage
+        self.quality: dict[str, list[dict]] | None = None  # rows by `by`
+        self.quality_asked: list[dict] = []
         self.fees: dict[str, str] = {}  # the key's table
         self.updates = 0
         self.delivered: dict[str, dict] = {}  # the last update of each symbol and view, whole
@@ -415,6 +418,7 @@ def site() -> Site:
         health=lambda: HealthFacts(ready=True),
         published_fees=lambda symbol: ([], []),
         book_at=Any,
+        quality=Any,
         websocket=WebSocketFacts(
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),
@@ -456,6 +460,14 @@ def make_app(market: Market) -> FastAPI:
     @app.post("/api/v1/authenticate")
     async def authenticate() -> dict:
         return {"session_token": "ob_session"}
+
+    @app.get("/api/v1/exchanges/quality")
+    async def quality(request: Request) -> Response:
+        market.quality_asked.append(dict(request.query_params))
+        if market.quality is None:
+            error = {"error": "history_unavailable", "message": "This node has no history."}
+            return JSONResponse(error, 503)
+        return JSONResponse({"rows": market.quality[request.query_params["by"]]})
 
     @app.get("/api/v1/fees")
     async def fees() -> dict:

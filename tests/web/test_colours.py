@@ -36,7 +36,15 @@ CUT = """[...document.querySelectorAll('.asks td.who, .bids td.who')]
   .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
 
 
-@pytest.mark.parametrize("width", [390, 683, 1366, 1920])
+@pytest.mark.parametrize(
+    "width",
+    [
+        390,
+        pytest.param(683, marks=pytest.mark.soak),
+        1366,
+        pytest.param(1920, marks=pytest.mark.soak),
+    ],
+)
 async def test_no_name_is_cut_at_the_edge_of_its_column(
     page: Page, address: str, market: Market, width: int
 ) -> None:

@@ -74,7 +74,9 @@ async def scheme(page: Page, name: str) -> None:
     await page.call("Emulation.setEmulatedMedia", features=[feature])
 
 
-@pytest.mark.parametrize("ratio", [1, 1.5, 2])
+@pytest.mark.parametrize(
+    "ratio", [pytest.param(1, marks=pytest.mark.soak), 1.5, pytest.param(2, marks=pytest.mark.soak)]
+)
 async def test_a_cell_has_the_colour_of_its_side_and_amount(
     page: Page, address: str, ratio: float
 ) -> None:
@@ -234,17 +236,14 @@ async def test_its_text_alternative_says_what_is_seen(page: Page, address: str) 
 
 
 async def test_memory_is_bounded_over_time(page: Page, address: str) -> None:
-    """Three times ten minutes with five updates a second; one exchange comes and goes."""
+    """Three times ten minutes with an update a second; one exchange comes and goes."""
     await alone(page, address, width=700)
     ten_minutes = """(async (begin) => {
       for (let s = 0; s < 600; s++) {
-        for (let part = 0; part < 5; part++) {
-          const shift = Math.sin((begin / 1_000 + s) / 50) * 30;
-          const level = (sign, at) => [1000 + shift + sign * (1 + at / 4), 1 + (at * s) % 7];
-          const side = (sign) => Array.from({ length: 100 }, (_, at) => level(sign, at));
-          const left = (s + part) % 2 ? ["okx"] : [];
-          heat.add(book(side(-1), side(1)), left, begin + s * 1_000 + part * 200);
-        }
+        const shift = Math.sin((begin / 1_000 + s) / 50) * 30;
+        const level = (sign, at) => [1000 + shift + sign * (1 + at / 4), 1 + (at * s) % 7];
+        const side = (sign) => Array.from({ length: 100 }, (_, at) => level(sign, at));
+        heat.add(book(side(-1), side(1)), s % 2 ? ["okx"] : [], begin + s * 1_000);
         heat.advance(begin + s * 1_000 + 950);
         if (s % 100 === 0) await new Promise((done) => setTimeout(done));
       }

@@ -26,6 +26,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     ("path", "media_type"),
     [
         ("/", "text/html; charset=utf-8"),
+        ("/exchanges", "text/html; charset=utf-8"),
         ("/docs", "text/html; charset=utf-8"),
         ("/web/page/app.js", "text/javascript; charset=utf-8"),
         ("/web/page/book.css", "text/css; charset=utf-8"),

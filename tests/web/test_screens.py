@@ -27,7 +27,12 @@ CTRL = 2
 
 @pytest.mark.parametrize(
     ("selector", "levels"),
-    [(".scroller", 8), (".scroller", 200), (".depth", 8), (".members", 8)],
+    [
+        pytest.param(".scroller", 8, marks=pytest.mark.soak),
+        (".scroller", 200),
+        (".depth", 8),
+        (".members", 8),
+    ],
 )
 async def test_a_wheel_scrolls_the_page_wherever_the_mouse_is(
     page: Page, address: str, market: Market, selector: str, levels: int
@@ -81,7 +86,9 @@ CARDS = """JSON.stringify([...document.querySelectorAll('.card')].map((one) =>
   [one.ariaLabel, one.offsetTop, one.offsetWidth, one.offsetHeight]))"""
 
 
-@pytest.mark.parametrize("width", [320, 390, 683, 1366])
+@pytest.mark.parametrize(
+    "width", [320, *(pytest.param(each, marks=pytest.mark.soak) for each in (390, 683)), 1366]
+)
 async def test_cards_stay_where_they_are_while_numbers_come_and_markets_cross(
     page: Page, address: str, market: Market, width: int
 ) -> None:
@@ -108,7 +115,10 @@ IN_SIGHT = """(one) => {
 }"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(683, 390), (844, 390), (390, 683)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(683, 390), pytest.param(844, 390, marks=pytest.mark.soak), (390, 683)],
+)
 async def test_a_rotated_phone_reaches_every_control(
     page: Page, address: str, market: Market, width: int, height: int
 ) -> None:
@@ -173,7 +183,15 @@ CUT_CELLS = """[...document.querySelectorAll('.split :is(th, td)')]
   .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(320, 700), (390, 844), (844, 390), (1366, 768)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [
+        (320, 700),
+        pytest.param(390, 844, marks=pytest.mark.soak),
+        pytest.param(844, 390, marks=pytest.mark.soak),
+        (1366, 768),
+    ],
+)
 async def test_everything_fits_every_screen_in_light_and_dark(
     page: Page, address: str, market: Market, width: int, height: int
 ) -> None:

@@ -3,9 +3,9 @@
 The gateway and the API do not import each other: `app` passes the gateway's description.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -78,6 +78,9 @@ class WebSocketFacts(Struct, frozen=True):
 
 
 BookAt = Callable[[str, Mapping[str, object], int, TakerFees], Awaitable[bytes]]
+QualityOf = Callable[
+    [int, int, Collection[str], Collection[str], str], Awaitable[list[dict[str, Any]]]
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,8 @@ class Services:
             it but have none.
         book_at: Returns the merged book of a moment as JSON: of a pair, with options of a view by
             name, at microseconds since 1970, with the fee table of the client's key.
+        quality: Returns the recorded quality of exchanges by group: from a time to another in
+            microseconds since 1970, of exchanges and pairs (empty: all), and how they are grouped.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
@@ -106,6 +111,7 @@ class Services:
     health: Callable[[], HealthFacts]
     published_fees: Callable[[str], tuple[Sequence[PublishedFee], Sequence[str]]]
     book_at: BookAt
+    quality: QualityOf
     websocket: WebSocketFacts
     settings: ApiSettings
     query_key_allowed: bool = True

@@ -383,6 +383,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         health=lambda: health_of(node, clock.wall_ms()),
         published_fees=node.catalogue.published_fees,
         book_at=node.gateway.book_at,
+        quality=node.gateway.quality,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),

@@ -3,6 +3,7 @@
     open/2026-11-27T14/RUN-FIRST-LAST-FROM-TO.arrow   segments: messages of all books
     2026/11/27/14/binance/BTC-USDT.parquet            one book's rows of a closed hour
     2026/11/27/14/coverage.parquet                    the times of the hour that were recorded
+    2026/11/27/14/quality.parquet                     a row for each book (`quality`)
     2026/11/27/14/manifest.txt, proof/                hashes of the files, and their chain (`proof`)
 
 A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
@@ -18,9 +19,10 @@ import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -33,24 +35,29 @@ from pyarrow import ipc
 from onebook.archive.format import (
     DICTIONARIES,
     ENCODINGS,
+    HOUR_US,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
     HistoryKind,
+    Interval,
+    hour_folder,
     integers,
     rows_of,
 )
 from onebook.archive.proof import Sealer, inclusion
+from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured
 from onebook.archive.stores import FileStore
 from onebook.files import try_lock
 
-HOUR_US: Final = 3_600_000_000
 # Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
 ROW_GROUP_ROWS: Final = 8_192
 ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
+MAGIC: Final = b"ARROW1"  # the end of an Arrow file
+STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
 COVERAGE_SCHEMA: Final = pa.schema(
@@ -60,14 +67,6 @@ COVERAGE_SCHEMA: Final = pa.schema(
         pa.field("end", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-
-
-class Interval(NamedTuple):
-    """A time in which one run recorded everything."""
-
-    run: int
-    start_us: int
-    end_us: int
 
 
 class Segment(NamedTuple):
@@ -179,13 +178,25 @@ class HistoryFolder:
                 Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)
             ]
             try:
-                with self.files.open(f"{_hour_folder(hour_us)}/{COVERAGE}") as file:
+                with self.files.open(f"{hour_folder(hour_us)}/{COVERAGE}") as file:
                     rows = pq.read_table(file)
             except FileNotFoundError:
                 continue
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
         return joined(found)
+
+    def quality(self, start_us: int, end_us: int) -> pa.Table:
+        """Return the quality of each book in the closed hours that begin in this time."""
+        found = [QUALITY_SCHEMA.empty_table()]
+        for hour_us in self.hours():
+            if start_us <= hour_us < end_us:
+                with (
+                    suppress(FileNotFoundError),
+                    self.files.open(f"{hour_folder(hour_us)}/{QUALITY}") as file,
+                ):
+                    found.append(pq.read_table(file).cast(QUALITY_SCHEMA))
+        return pa.concat_tables(found)
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
@@ -233,6 +244,11 @@ class HistoryFolder:
                 return False
             messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
             self._write_book(rows_of(messages), folder / exchange / f"{_file_name(symbol)}.parquet")
+        quality = measured(self.files, hour_us, coverage, cancelled)
+        if quality is None:
+            return False
+        with _complete(folder / QUALITY) as file:
+            pq.write_table(quality, file)
         columns = [pa.array(column) for column in zip(*coverage, strict=True)] or [[], [], []]
         table = pa.table([*columns], names=COVERAGE_SCHEMA.names).cast(COVERAGE_SCHEMA)
         with _complete(folder / COVERAGE) as file:
@@ -299,11 +315,17 @@ class HistoryFolder:
                 partial(_read_book, self.files, path, start_us, end_us)
                 for path in self.book_files(hour_us, symbol, exchanges)
             ]
-            reads += [
-                partial(_read_segment, each.path, symbol, exchanges)
+            segments = [
+                each
                 for each in self.segments(hour_us)
                 if each.start_us <= end_us and each.end_us >= since_us
             ]
+            for merged, some in groupby(segments, lambda each: each.first != each.last):
+                paths = [each.path for each in some]
+                if merged:
+                    reads += [partial(_read_merged, path, symbol, exchanges) for path in paths]
+                else:
+                    reads.append(partial(_read_small, paths, symbol, exchanges))
         found: dict[str, list[pa.Table]] = {}
         with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
             for books in pool.map(lambda read: read(), reads):
@@ -318,9 +340,23 @@ class HistoryFolder:
         name = f"{_file_name(symbol)}.parquet"
         return [
             path
-            for path in map(PurePosixPath, self.files.files(_hour_folder(hour_us)))
+            for path in map(PurePosixPath, self.files.files(hour_folder(hour_us)))
             if path.name == name and (exchanges is None or path.parent.name in exchanges)
         ]
+
+    def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
+        """Return exchange and symbol of each book that was recorded in these hours."""
+        found: set[tuple[str, str]] = set()
+        for hour_us in hours:
+            folder = hour_folder(hour_us)
+            for path in map(PurePosixPath, self.files.files(folder)):
+                if path.suffix == ".parquet" and str(path.parent) != folder:
+                    base, _, quote = path.stem.rpartition("-")
+                    found.add((path.parent.name, f"{base}/{quote}"))
+            for each in self.segments(hour_us):
+                with suppress(FileNotFoundError):  # merged meanwhile: the next one has its books
+                    found |= _books_of_segment(each.path)
+        return found
 
     def proof(
         self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
@@ -331,7 +367,7 @@ class HistoryFolder:
             LookupError: An hour is not closed yet.
         """
         found = {each: self.book_files(each, symbol, exchanges) for each in hours}
-        paths = [f"{_hour_folder(each)}/{COVERAGE}" for each in found]
+        paths = [f"{hour_folder(each)}/{COVERAGE}" for each in found]
         paths += [str(each) for books in found.values() for each in books]
         return inclusion(self.files, found, paths)
 
@@ -344,7 +380,7 @@ class HistoryFolder:
             needed: The oldest of these hours and all after it are kept.
         """
         hours = [each for each in self.hours() if self._closed(each).exists()]
-        sizes = {each: sum(self.files.files(_hour_folder(each)).values()) for each in hours}
+        sizes = {each: sum(self.files.files(hour_folder(each)).values()) for each in hours}
         total, deleted = sum(sizes.values()), []
         for hour_us in hours:
             within = total <= bytes_max and hour_us + HOUR_US > oldest_us
@@ -362,7 +398,7 @@ class HistoryFolder:
         return self.root / "open" / f"{_moment(hour_us):%Y-%m-%dT%H}"
 
     def _closed(self, hour_us: int) -> Path:
-        return self.root / _hour_folder(hour_us)
+        return self.root / hour_folder(hour_us)
 
     def _segment_path(self, segment: Segment) -> Path:
         name = "-".join(map(str, segment[1:]))
@@ -390,10 +426,6 @@ def _moment(at_us: int) -> datetime:
 def _start_us(*parts: str) -> int:
     year, month, day, hour = map(int, parts)
     return round(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * 1_000_000
-
-
-def _hour_folder(hour_us: int) -> str:
-    return f"{_moment(hour_us):%Y/%m/%d/%H}"
 
 
 def _file_name(symbol: str) -> str:
@@ -439,6 +471,17 @@ def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
     return [(symbol, exchange) for symbol, exchange in json.loads(books)]
 
 
+def _books_of_segment(path: Path) -> set[tuple[str, str]]:
+    """Return exchange and symbol of each book in a segment."""
+    reader = _opened(path)
+    books = _books_in(reader)
+    if books:
+        return {(exchange, symbol) for symbol, exchange in books}
+    messages = reader.read_all()
+    pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
+    return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
+
+
 def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
     """Divide messages by book, each in order."""
     symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
@@ -455,26 +498,51 @@ def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]
     return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
 
 
-def _read_segment(
-    path: Path, symbol: str, exchanges: Collection[str] | None
-) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in a segment, by exchange."""
+def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> dict[str, pa.Table]:
+    """Return the rows of a symbol in a merged segment, by exchange."""
     reader = _opened(path)
-    books = _books_in(reader)
-    found = {
-        exchange: pa.Table.from_batches([reader.get_batch(at)])
-        for at, (name, exchange) in enumerate(books)
+    return {
+        exchange: _read_rows(pa.Table.from_batches([reader.get_batch(at)]))
+        for at, (name, exchange) in enumerate(_books_in(reader))
         if name == symbol and (exchanges is None or exchange in exchanges)
     }
-    if not books:
-        messages = reader.read_all()
-        messages = messages.filter(pc.equal(messages["symbol"], symbol))
-        for part, (_, exchange) in zip(*_by_book(messages.combine_chunks()), strict=True):
-            if exchanges is None or exchange in exchanges:
-                found[exchange] = part
+
+
+def _read_small(
+    paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
+) -> dict[str, pa.Table]:
+    """Return the rows of a symbol in segments that are not merged yet, by exchange.
+
+    They are joined before anything else, because a minute has 120 of them.
+    """
+    messages = pa.concat_tables([_messages_in(path) for path in paths])
+    wanted = pc.equal(messages["symbol"], symbol)
+    if exchanges is not None:
+        names = pa.array([*exchanges], pa.string())
+        wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
+    messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
     return {
-        exchange: rows_of(messages).select(READ_COLUMNS) for exchange, messages in found.items()
+        exchange: _read_rows(part) for part, (_, exchange) in zip(*_by_book(messages), strict=True)
     }
+
+
+def _messages_in(path: Path) -> pa.Table:
+    """Read a segment that is not merged.
+
+    It is read as the stream that the file contains after its first eight bytes: pyarrow reads the
+    footer of a file in another thread, which costs more than the segment.
+
+    Raises:
+        ValueError: The file is incomplete.
+    """
+    file = pa.memory_map(str(path)).read_buffer()
+    if file.slice(max(file.size - len(MAGIC), 0)).to_pybytes() != MAGIC:
+        raise ValueError(f"{path.name} is incomplete")
+    return ipc.open_stream(file.slice(STREAM_AT)).read_all()
+
+
+def _read_rows(messages: pa.Table) -> pa.Table:
+    return rows_of(messages).select(READ_COLUMNS)
 
 
 # Books of closed hours

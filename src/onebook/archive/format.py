@@ -7,6 +7,7 @@ row without a level. Prices and amounts are integers: 12345 at a scale of 2 is 1
 import json
 from array import array
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from onebook.model import Instrument
 
 VERSION: Final = 1
 METADATA: Final = b"onebook.history"  # key of the version in a file's metadata
+HOUR_US: Final = 3_600_000_000
 
 
 class HistoryKind(StrEnum):
@@ -28,6 +30,19 @@ class HistoryKind(StrEnum):
     DELTA = "delta"  # changed levels with absolute amounts; 0 removes a level
     TOP = "top"  # best bid and ask over the levels; without a level: the levels are shown again
     HEALTH = "health"  # a changed health, reason or mark
+
+
+class Interval(NamedTuple):
+    """A time in which one run recorded everything."""
+
+    run: int
+    start_us: int
+    end_us: int
+
+
+def hour_folder(hour_us: int) -> str:
+    """Return the path of a closed hour's folder."""
+    return f"{datetime.fromtimestamp(hour_us // 1_000_000, UTC):%Y/%m/%d/%H}"
 
 
 def _time() -> pa.DataType:

@@ -20,8 +20,8 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import Counter, Gauge
 
-from onebook.archive.folder import HOUR_US, HistoryFolder, Segment
-from onebook.archive.format import RecordedState, messages_of
+from onebook.archive.folder import HistoryFolder, Segment
+from onebook.archive.format import HOUR_US, RecordedState, messages_of
 from onebook.archive.stores import FileStore
 from onebook.archive.uploads import Uploader
 from onebook.books import LIVE, Books, LiveBook

@@ -71,7 +71,7 @@ COMMANDS: Final = {
         "backup:restore_command",
         "Restore a backup to the paths in the settings; existing files are never overwritten.",
     ),
-    "exchanges": CommandPath("exchanges:exchanges_app", "Exchanges: list, show, check."),
+    "exchanges": CommandPath("exchanges:exchanges_app", "Exchanges: list, show, check, quality."),
     "keys": CommandPath(
         "keys:keys_app", "API keys: create, list, change, suspend, resume, expire, rotate."
     ),

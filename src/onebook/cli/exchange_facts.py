@@ -11,6 +11,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, Limit, LossDetection, Scope
 from onebook.exchanges.kit.published import fee_pages
 from onebook.exchanges.kit.quality import (
+    FEES,
     NEVER,
     OLD_DAYS,
     Evidence,
@@ -189,8 +190,12 @@ def published_fee(exchange: Exchange) -> str:
         return f"{page} %{by}, {page.page} of {page.date}"
     if not exchange.lists_fees:
         return "-"
-    recorded = proven_of(exchange).fees
-    return f"of each pair in the instrument list{'' if recorded else UNRECORDED_FEES}"
+    seen = confirmations(docstring(exchange)).get(FEES)
+    if proven_of(exchange).fees:
+        how = ""
+    else:
+        how = UNRECORDED_FEES if seen is None else f"; seen {seen.when} in {seen.source}"
+    return f"of each pair in the instrument list{how}"
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:

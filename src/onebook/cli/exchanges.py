@@ -22,6 +22,7 @@ from onebook.cli.exchange_facts import (
     proof,
     row,
 )
+from onebook.cli.exchange_quality import quality_command
 from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
@@ -33,7 +34,8 @@ from onebook.feeds.recording import RecordingError
 from onebook.orderbook import meant
 from onebook.rest import Rest
 
-exchanges_app = typer.Typer(no_args_is_help=True, help="Exchanges: list, show, check.")
+exchanges_app = typer.Typer(no_args_is_help=True, help="Exchanges: list, show, check, quality.")
+exchanges_app.command("quality")(quality_command)
 
 CHECK_PAGE_S = 15.0  # timeout of one page of a list, including waits and retries
 EXIT_UNREACHABLE = 1

@@ -286,9 +286,9 @@ class BookView(OrderBookState):
         if message["type"] == "aggregated_orderbook_delta":
             if message["previous_update_number"] != self.update_number:
                 return False
-            self._take(message, changed=True)
+            self._apply(message, changed=True)
             return bool(message["checksum"] == self.checksum())
-        self._take(message, changed=False)
+        self._apply(message, changed=False)
         return True
 
     def apply_packed(self, update: Any, book: PackedBook) -> bool:
@@ -324,12 +324,12 @@ class BookView(OrderBookState):
         self.bids, self.asks = ViewSide.pair([], [])
         self.market_stats, self.states, self.reports = {}, {}, {}
         self.stale_exchanges = []
-        self._take_extras({})
+        self._set_extras({})
         self.timestamp = iso_us(time_ns() // 1_000)
         self.update_number = self.skipped = 0
         self._packed, self._made = None, MADE_WHEN_READ
 
-    def _take(self, message: dict[str, Any], *, changed: bool) -> None:
+    def _apply(self, message: dict[str, Any], *, changed: bool) -> None:
         data = message["data"]
         bids, asks = map(_level, data["bids"]), map(_level, data["asks"])
         self.bids, self.asks = ViewSide.pair(
@@ -340,7 +340,7 @@ class BookView(OrderBookState):
         self.problem = None
         self.market_stats = _decimals(data["market_stats"])
         self.stale_exchanges = data["stale_exchanges"]
-        self._take_extras(data)
+        self._set_extras(data)
         self.timestamp = message["timestamp"]
         self.update_number = message["update_number"]
         self.skipped = message.get("skipped", 0)
@@ -352,13 +352,13 @@ class BookView(OrderBookState):
             *([_level(raw)] if (raw := message[side]) else [] for side in ("bid", "ask"))
         )
         self.market_stats = {}
-        self._take_extras(message)
+        self._set_extras(message)
         self.timestamp = ""
         self.update_number += 1
         self.skipped = 0
         self._packed, self._made = None, MADE_WHEN_READ
 
-    def _take_extras(self, data: Mapping[str, Any]) -> None:
+    def _set_extras(self, data: Mapping[str, Any]) -> None:
         """Read the members that a view only has if they were requested."""
         self.ages = data.get("ages", {})
         self.coverage = {name: _decimals(ends) for name, ends in data.get("coverage", {}).items()}
@@ -397,7 +397,6 @@ _REJECTIONS = {
     "symbol_not_traded": Reason.NOT_LISTED,
     "exchange_unavailable": Reason.UNREACHABLE,
     "unknown_fee": Reason.UNKNOWN_FEE,
-    "no_conversion": Reason.NO_CONVERSION,
 }
 
 

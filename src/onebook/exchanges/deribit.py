@@ -8,6 +8,7 @@ Confirmed:
     channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, sequence: 2026-09-23, recorded: arbitrage-observatory, of derivatives
     limits: never: general knowledge
+    fees: 2026-08-14, recorded: rows of futures, not of spot, in the tests of another client
 
 Sequencing: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and
 is sent only after a subscription. To resync, unsubscribe and subscribe.

@@ -49,6 +49,7 @@ Confirmed:
     sequence: 2026-06-26, recorded: one delta, U 38149401423, u 38149401433
     ping: 2026-09-27, page: System API, pings of the protocol
     limits: never: our choice, the page states none for connections and requests
+    fees: 2026-10-03, recorded: a spot row in the tests of ergo-arbitrage, in percent
 
 Unconfirmed: that the best prices of both channels agree at equal ids, of which no recording is
 known (`onebook.fusing` compares them); whether a `_USD` pair and the `_USDC` pair of its coin are

@@ -8,6 +8,8 @@ Confirmed:
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory, of perpetuals
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+    fees: 2026-09-24, recorded: a row of a perpetual on Gleec, the same engine, by
+        arbitrage-observatory
 
 Sequencing: each update's `s` is the previous one + 1; a snapshot is sent only after a
 subscription.

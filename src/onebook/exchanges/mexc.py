@@ -11,6 +11,7 @@ Confirmed:
     sequence, levels: 2026-08-22, third-party: tardis-node 18.2.0
     levels: 2026-06-17, page: websocket-proto
     limits, channel: 2025-08-08, page: spot_v3_en, aggre.depth at 10ms or 100ms
+    fees: 2026-10-03, recorded: a spot row in the tests of ergo-arbitrage, as a fraction
 
 Sequencing: deltas are buffered from the acknowledgement until the REST body arrives. Those with
 `toVersion <= lastUpdateId` are dropped. The first one kept contains `lastUpdateId + 1`; after it,

@@ -7,6 +7,8 @@ Confirmed:
 
     channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, of perpetuals
+    fees: 2025-05, recorded: a spot row in the tests of roq-phemex-futures, which states the
+        same fraction as `defaultTakerFeeEr` in units of 10^-8
 
 Sequencing: only the order of the socket. `sequence` rises by any number, so a lost delta is not
 detected; a snapshot of each book every minute repairs it. Another subscription of a book sends

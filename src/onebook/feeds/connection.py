@@ -156,9 +156,9 @@ class ExchangeConnection(WSListener):
         super().__init__()
         self.session = session
         self.monotonic = clock.monotonic
-        self._take = session.received if recorder is None else self._recorded
+        self._process = session.received if recorder is None else self._recorded
         compressed = exchange.frames is FrameForm.COMPRESSED
-        self.received = self._inflated if compressed else self._take
+        self.received = self._inflated if compressed else self._process
         self.joining = False
         self.bytes_max = max(limits.frame_bytes_max, exchange.frame_bytes)
         self.budget = self._frames_max = limits.frames_per_tick_max
@@ -416,7 +416,7 @@ class ExchangeConnection(WSListener):
         except Uninflatable as error:
             self.session.damaged(str(error), now)
         else:
-            self._take(frame, now)
+            self._process(frame, now)
 
     def _recorded(self, message: bytes, now: float) -> None:
         assert self._recorder is not None

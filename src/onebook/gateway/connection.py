@@ -521,7 +521,8 @@ class ClientConnection(asyncio.Protocol):
             return
         inbound = self._inbound
         if inbound is None or is_close(frame):
-            inbound = self._parts.parsers.take(self.output.packed, self.processor.message_bytes_max)
+            parsers = self._parts.parsers
+            inbound = parsers.borrow(self.output.packed, self.processor.message_bytes_max)
         for kind, data in inbound.received(frame):
             if self.output.ended:
                 break
@@ -733,7 +734,7 @@ class FrameParsers:
     def __init__(self) -> None:
         self._idle: dict[tuple[bool, int], Inbound] = {}
 
-    def take(self, packed: bool, message_bytes_max: int) -> Inbound:
+    def borrow(self, packed: bool, message_bytes_max: int) -> Inbound:
         """Return a parser for a connection, until it is given back or discarded."""
         idle = self._idle.pop((packed, message_bytes_max), None)
         return idle or Inbound(packed=packed, message_bytes_max=message_bytes_max)

@@ -32,6 +32,7 @@ from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.basket import (
     ConversionStep,
+    conversion_pairs,
     conversion_steps,
     member_name,
 )
@@ -112,10 +113,10 @@ class Directory:
 
     def resolve(self, name: str) -> str | None:
         """Look up an enabled exchange by its name, an alias or a former name."""
-        plain = name.strip().lower()
-        if plain in self._via:
-            return plain
-        known = exchanges.resolve(plain)
+        lowered = name.strip().lower()
+        if lowered in self._via:
+            return lowered
+        known = exchanges.resolve(lowered)
         return known if known in self._supervisor.in_use() else None
 
     def is_quote(self, currency: str) -> bool:
@@ -236,13 +237,13 @@ def stream_key(
     steps: list[ConversionStep] = []
     if quotes:
         steps, lost = _conversions(directory, symbol, members, fee)
-        rejected += [replies.Rejected(exchange=name, reason="no_conversion") for name in lost]
-        members.difference_update(lost)
-        _require_members(members, symbol, quotes)
+        _require_members(members, lost, symbol, quotes)
     published = None
     if fee is not None:
         books = {(exchange_of(each), symbol_of(each, symbol)) for each in members}
-        canonical = replace(canonical, fees=_used_fees(directory, symbol, books, steps, fee))
+        pairs = _conversion_pairs(directory, symbol, members, quotes)
+        by_pair = bool(quotes) and _is_by_pair(options.fees)
+        canonical = replace(canonical, fees=_used_fees(books | pairs, fee, by_pair=by_pair))
         if options.fees == PUBLISHED:
             published = _stated(directory, books, steps)
     key = StreamKey(symbol, tuple(sorted(members)), canonical)
@@ -289,7 +290,7 @@ def _without_fee(members: Collection[str], symbol: str, fee: Fee) -> list[str]:
 def _conversions(
     directory: Directory, symbol: str, members: Collection[str], fee: Fee | None
 ) -> tuple[list[ConversionStep], list[str]]:
-    """Return the conversions of a basket, and the members that nothing converts."""
+    """Return the conversions of a basket, and the members that nothing converts yet."""
 
     def usable(exchange: str, pair: str) -> bool:
         charged = fee is None or fee(exchange, pair) is not None
@@ -301,14 +302,16 @@ def _conversions(
     return steps, lost
 
 
-def _require_members(members: Collection[str], symbol: str, quotes: Sequence[str]) -> None:
-    """Check the number of books of a basket.
+def _require_members(
+    members: Collection[str], lost: Collection[str], symbol: str, quotes: Sequence[str]
+) -> None:
+    """Check the number of books of a basket; nothing converts those that are `lost`.
 
     Raises:
-        CommandRefused: There are none, or too many.
+        CommandRefused: No book can be shown, or there are too many.
     """
     base, _, own = symbol.partition("/")
-    if not members:
+    if len(members) == len(lost):
         raise _bad(
             f"quotes: none of these exchanges lists a pair that converts {', '.join(quotes)} "
             f"to {own}."
@@ -320,40 +323,35 @@ def _require_members(members: Collection[str], symbol: str, quotes: Sequence[str
         )
 
 
-def _used_fees(
-    directory: Directory,
-    symbol: str,
-    books: set[Book],
-    steps: Sequence[ConversionStep],
-    fee: Fee,
-) -> TakerFees:
-    """Return the fees of a view: per exchange, or per pair if those of its pairs differ.
-
-    They include conversions that are listed but not used, which a fee of the exchange would make
-    usable.
-    """
+def _conversion_pairs(
+    directory: Directory, symbol: str, members: Collection[str], quotes: Sequence[str]
+) -> set[Book]:
+    """Return the listed pairs by which the exchanges of a view may convert."""
     own = symbol.partition("/")[2]
-    conversions = {
+    return {
         (exchange, pair)
-        for exchange in {exchange for exchange, _ in books}
-        for step in steps
-        for pair in (f"{step.quote}/{own}", f"{own}/{step.quote}")
+        for exchange in map(exchange_of, members)
+        for quote in quotes
+        for pair, _ in conversion_pairs(quote, own)
         if exchange in directory.trading(pair)
     }
-    found: dict[str, dict[str, str | None]] = {}
-    for exchange, pair in sorted(books | conversions):
-        found.setdefault(exchange, {})[pair] = fee(exchange, pair)
-    table: dict[str, str] = {}
-    for exchange, percents in found.items():
-        common = next(iter(percents.values()))
-        is_common = common is not None and all(each == common for each in percents.values())
-        named = (
-            {exchange: common}
-            if is_common
-            else {f"{exchange}:{pair}": percent for pair, percent in percents.items()}
-        )
-        table |= {name: percent for name, percent in named.items() if percent is not None}
-    return TakerFees(table)
+
+
+def _is_by_pair(fees: Mapping[str, str] | str | None) -> bool:
+    """Return whether fees are those of pairs: published, or of a subscription with such fees."""
+    return any(":" in name for name in fees) if isinstance(fees, dict) else fees == PUBLISHED
+
+
+def _used_fees(books: Collection[Book], fee: Fee, *, by_pair: bool) -> TakerFees:
+    """Return the fees of a view in canonical form, by exchange or by pair.
+
+    By exchange, they are also those of conversion pairs that are listed later.
+    """
+    found = {
+        f"{exchange}:{pair}" if by_pair else exchange: fee(exchange, pair)
+        for exchange, pair in sorted(books)
+    }
+    return TakerFees({name: percent for name, percent in found.items() if percent is not None})
 
 
 def _stated(
@@ -577,8 +575,8 @@ def _shortest(group: str | None) -> str | None:
     """
     if group is None:
         return None
-    plain = group.replace(".", "", 1)
-    if not (plain.isascii() and plain.isdigit()) or len(plain) > GROUP_DIGITS_MAX:
+    digits = group.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > GROUP_DIGITS_MAX:
         raise _bad('group: must be a price step as decimal text, such as "0.5".')
     step = Decimal(group)
     if not step:

@@ -3,11 +3,11 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
@@ -228,6 +228,23 @@ class Gateway:
         except CommandRefused as refusal:
             raise InvalidRequest(refusal.message) from None
         return await self.past.fetch(key, at_us, None)
+
+    async def quality(
+        self,
+        start_us: int,
+        end_us: int,
+        exchanges: Collection[str],
+        symbols: Collection[str],
+        by: str,
+    ) -> list[dict[str, Any]]:
+        """Return the quality of the exchanges for REST: see `PastBooks.quality`.
+
+        Raises:
+            HistoryUnavailable: There is no history, or it cannot be read.
+        """
+        if self.past is None:
+            raise HistoryUnavailable(NO_HISTORY)
+        return await self.past.quality(start_us, end_us, exchanges, symbols, by)
 
     def limits_changed(self) -> None:
         """Apply changed limits after the settings were updated in place."""

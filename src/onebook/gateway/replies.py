@@ -94,7 +94,6 @@ RejectedReason = Literal[
     "symbol_not_traded",
     "exchange_unavailable",
     "unknown_fee",
-    "no_conversion",
 ]
 
 
@@ -106,8 +105,7 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
         RejectedReason,
         about(
             "Why it is not served; exchange_unavailable: its instruments are not known yet; "
-            "unknown_fee: the option `fees` has no fee for it; no_conversion: of the exchanges of "
-            "the view none lists a pair that converts this book's quote into the symbol's."
+            "unknown_fee: the option `fees` has no fee for it."
         ),
     ]
     detail: Annotated[
@@ -905,6 +903,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "no_conversion",
             "switched_off",
             "not_wanted",
+            "not_recorded",
             "identity_conflict",
             "unconfirmed_identity",
             "shared_book",

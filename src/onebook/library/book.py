@@ -33,7 +33,7 @@ from onebook.library.source import (
     ReaderQueue,
 )
 from onebook.library.update import BookUpdate
-from onebook.orderbook import Names, require_plain, sampled, symbols_of
+from onebook.orderbook import NO_PUBLISHED, Names, require_plain, sampled, symbols_of
 from onebook.proxies import proxy_setting
 from onebook.routes import Route, Rules
 from onebook.streams.basket import QUOTES_MAX
@@ -580,11 +580,13 @@ class OrderBook(OrderBooks):
             rules: Lots and minimums by exchange; those not given are unknown.
 
         Raises:
-            ValueError: A size, a fee or the limit is invalid.
+            ValueError: A size, a fee or the limit is invalid, or no exchange has a published fee.
             UnknownExchange: The fee table has an unknown name.
         """
         charged = _charged(fees)
         book = self._whole(charged)
+        if charged == PUBLISHED and not book.published_fees:
+            raise ValueError(NO_PUBLISHED)
         return book.route(
             direction,
             amount=amount,

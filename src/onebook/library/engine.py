@@ -161,7 +161,7 @@ class BookEngine:
         )
         self._sources.append(source)
         for name in [*source.missing]:
-            if source.missing[name] != UNKNOWN_FEE:
+            if source.awaits(name):
                 self._look_up(source, name)
         return source
 
@@ -253,7 +253,7 @@ class BookEngine:
         for source in self._sources:
             if isinstance(source, BasketSource):
                 self._read_lists(source)
-            elif source.missing.get(name, UNKNOWN_FEE) != UNKNOWN_FEE:
+            elif source.awaits(name):
                 self._look_up(source, name)
         self._stirred.set()
 

@@ -1,5 +1,7 @@
 """The merged book at a past moment: `onebook.history`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import PathLike
 
@@ -46,13 +48,9 @@ def history(
         MissingPackage: `pip install "onebook[history]"` is required.
         ValueError: An option is out of range, or the URL is invalid.
     """
-    try:
+    with requiring_pyarrow():
         from onebook.archive.folder import HistoryFolder
         from onebook.archive.reader import books_at
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("pyarrow"):
-            raise
-        raise MissingPackage(NEEDS_PYARROW) from None
     wanted = None if exchanges is None else names_of(exchanges)
     at_us = microseconds_of(at)
     files = HistoryFolder(folder)
@@ -79,6 +77,17 @@ def history(
     except LookupError as error:
         raise HistoryMissing(str(error)) from None
     return replace(update, proof={"symbol": symbol, "at": iso_us(at_us), **proven})
+
+
+@contextmanager
+def requiring_pyarrow() -> Iterator[None]:
+    """Name the extra to install if an import needs pyarrow."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyarrow"):
+            raise
+        raise MissingPackage(NEEDS_PYARROW) from None
 
 
 def microseconds_of(at: datetime | str | int) -> int:

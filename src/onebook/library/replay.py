@@ -2,12 +2,13 @@
 
 No socket and no clock: time is the recorded time, so the same recording yields the same updates on
 every run and every machine, as fast as this machine reads. A `Tape` is the recorded connection of
-one exchange; the `Player` plays tapes side by side. `onebook replay` serves recordings to clients
-instead.
+one exchange; the `TapesPlayer` plays tapes side by side, and `past` plays histories. `onebook
+replay` serves recordings to clients instead.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Final, Literal
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from onebook.books import Books
 from onebook.clock import ManualClock
-from onebook.config import FeedSettings, StreamSettings
+from onebook.config import StreamSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange, Fetch
@@ -31,20 +32,15 @@ from onebook.feeds.recording import (
 )
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.library.book import DEPTH, options_of, require_fee
+from onebook.library.book import DEPTH, options_of
 from onebook.library.engine import names_of
-from onebook.library.errors import UnknownSymbol
+from onebook.library.history import microseconds_of
+from onebook.library.past import PastPlayer, is_history, opened
+from onebook.library.player import Pace, Player
 from onebook.library.recorders import SUFFIX
-from onebook.library.source import (
-    UNKNOWN_FEE,
-    BasketSource,
-    BookOptions,
-    BookSource,
-    ReaderQueue,
-    Wiring,
-)
+from onebook.library.source import BookOptions
 from onebook.library.update import BookUpdate
-from onebook.model import Instrument, Reason
+from onebook.model import Instrument
 from onebook.orderbook import Names, symbols_of
 
 TICK_S: Final = 0.1  # like feeds
@@ -69,22 +65,34 @@ def replay(
     net: bool = False,
     crossings: str | None = None,
     quotes: Iterable[str] = (),
-    feeds: FeedSettings | None = None,
+    start: datetime | str | int | None = None,
+    end: datetime | str | int | None = None,
+    speed: float = 0,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
-    """Yield the updates of recorded order books; a plain `for` loop reads them, without waiting.
+    """Yield the updates of recorded order books; a plain `for` loop reads them.
 
-    Every frame that changes the shown book yields an update; `time_us` is the recorded time.
+    Everything that changes the shown book yields an update; `time_us` is the recorded time. None is
+    skipped: a slow loop delays the later ones.
 
     Args:
-        recordings: Files, or folders of `.rec` files as `record` of `order_book` makes them.
+        recordings: Files, or folders of `.rec` files as `record` of `order_book` makes them; or the
+            folder or URL of a history, as `history` reads it.
         symbols: The pairs; None for all recorded pairs.
         exchanges: The exchanges to read; all recorded ones by default.
         merged: As in `order_books`, as are the other options. With `quotes` the recordings must
             have the books that convert, too.
         fees: As in `order_books`, but not "published", because lists of pairs are not recorded.
+        start: The first moment: a time with a zone, ISO 8601 text (UTC if without a zone), or
+            microseconds since 1970. The first update is the book at this moment.
+        end: The last moment; by default the end of the recording.
+        speed: Recorded seconds per second: 1 waits between updates as long as the exchanges did,
+            10 a tenth of it, and 0 not at all.
+        streams: The limits of the identity guard. In a history its marks are recorded.
 
     Raises:
+        HistoryMissing: The history does not have the first moment.
+        MissingPackage: A history needs `pip install "onebook[history]"`.
         RecordingError: A file is not a recording, or contains nothing that can be replayed.
         UnknownSymbol: A pair is not recorded, with `quotes` in none of the quotes.
         UnknownExchange: A name is unknown.
@@ -105,15 +113,16 @@ def replay(
         crossings=crossings,
         quotes=quotes,
     )
-    player = Player(
-        tapes_of(files_of(recordings), names_of(exchanges)),
-        None if symbols is None else symbols_of(symbols),
-        options,
-        merged=merged,
-        feeds=feeds or FeedSettings(),
-        streams=streams or StreamSettings(),
-    )
-    return player.updates()
+    start_us = None if start is None else microseconds_of(start)
+    pace = Pace(start_us, None if end is None else microseconds_of(end), speed)
+    wanted = None if symbols is None else symbols_of(symbols)
+    if isinstance(recordings, str | PathLike) and is_history(recordings):
+        names = None if exchanges is None else names_of(exchanges)
+        past = opened(recordings, wanted, options.quotes, pace, names)
+        return PastPlayer(past, wanted, options, merged=merged, pace=pace).updates()
+    tapes = tapes_of(files_of(recordings), names_of(exchanges))
+    limits = streams or StreamSettings()
+    return TapesPlayer(tapes, wanted, options, merged=merged, pace=pace, streams=limits).updates()
 
 
 def files_of(recordings: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[Path]:
@@ -270,7 +279,7 @@ def _answers(url: str, fetch: Fetch) -> bool:
     return same_path and bool(values) and fetch.instrument.native in values
 
 
-class Player:
+class TapesPlayer(Player):
     """Plays tapes side by side into books."""
 
     def __init__(
@@ -280,38 +289,26 @@ class Player:
         options: BookOptions,
         *,
         merged: bool,
-        feeds: FeedSettings,
+        pace: Pace,
         streams: StreamSettings,
     ) -> None:
         self._tapes = tapes
-        self._clock = ManualClock()
-        self._books = Books()
-        self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
+        self._pace = pace
+        books = Books()
         # All recorded instruments, subscribed or not, so that requests get the recorded numbers.
         for tape in tapes:
-            tape.open_books(self._books)
-        self._recorded = {
-            (tape.name, each.symbol): each for tape in tapes for each in tape.instruments
-        }
-        listed = {symbol: None for _, symbol in self._recorded}
-        unknown = [each for each in symbols or () if not self._places(each, options.quotes)]
-        if unknown:
-            raise UnknownSymbol(
-                f"{unknown[0]} is not recorded; recorded: {', '.join(listed) or 'no pairs'}.",
-                details={"near": [*listed]},
-            )
-        names = tuple(tape.name for tape in tapes)
-        groups = [names] if merged else [(name,) for name in names]
-        require_fee(options, names)
-        sources = [
-            self._source(symbol, found, options)
-            for symbol in dict.fromkeys(symbols or listed)
-            for group in groups
-            if (found := [each for each in self._places(symbol, options.quotes) if each in group])
-        ]
-        self._unborn = sources
-        self._books_wanted = len(sources)
-        self._queue = ReaderQueue((), options, self._clock)
+            tape.open_books(books)
+        super().__init__(
+            books,
+            {(tape.name, each.symbol): each for tape in tapes for each in tape.instruments},
+            [tape.name for tape in tapes],
+            symbols,
+            options,
+            merged=merged,
+            clock=ManualClock(),
+            streams=streams,
+        )
+        self._books_wanted = len(self._unread)
 
     def updates(self) -> Iterator[BookUpdate]:
         """Yield the updates of every entry, and of the time between entries.
@@ -323,55 +320,45 @@ class Player:
         ticked_at = None
         for entry, tape in merged:
             now = max(entry.at, self._clock.now_s)
+            if now > self._pace.end_s:
+                break
             ticked_at = now if ticked_at is None else ticked_at
             ends_at = min(now, ticked_at + PAUSE_TICKED_S)
             while ticked_at + TICK_S <= ends_at:
                 ticked_at += TICK_S
-                self._clock.move_to(ticked_at)
+                yield from self._moved(ticked_at)
                 for each in self._tapes:
                     each.tick(ticked_at)
                 yield from self._taken()
             if ends_at < now:
                 ticked_at = now
-            self._clock.move_to(now)
+            yield from self._moved(now)
             tape.play(entry, now, self._books)
             yield from self._taken()
-        if len(self._unborn) == self._books_wanted:
+        if len(self._unread) == self._books_wanted:
             raise RecordingError(
-                "No book of the recording became live. If another program made the recording, "
-                "try `onebook replay`, which answers requests as the exchange does."
+                "No book of the recording became live in this time. If another program made the "
+                "recording, try `onebook replay`, which answers requests as the exchange does."
             )
 
+    def _moved(self, until_s: float) -> Iterator[BookUpdate]:
+        """Move the clock, and read the books at the start if it is passed."""
+        start_s = self._pace.start_s
+        if self._clock.now_s < start_s < until_s:
+            self._clock.move_to(start_s)
+            yield from self._taken()
+        if until_s > start_s:
+            self._pace.wait(until_s)
+        self._clock.move_to(until_s)
+
     def _taken(self) -> Iterator[BookUpdate]:
-        """Read due books; a book is not read before its first data."""
-        for source in [each for each in self._unborn if each.members.live]:
-            self._unborn.remove(source)
+        """Read due books from the start on; a book is not read before its first data."""
+        if self._clock.now_s < self._pace.start_s:
+            return
+        for source in [each for each in self._unread if each.members.live]:
+            self._unread.remove(source)
             self._queue.add(source)
-        while (update := self._queue.take()) is not None:
-            yield update
-
-    def _places(self, symbol: str, quotes: Sequence[str]) -> list[str]:
-        """Return the exchanges that recorded a pair, or its base in one of the further quotes."""
-        base, _, own = symbol.partition("/")
-        pairs = {f"{base}/{quote}" for quote in (own, *quotes)}
-        return [*dict.fromkeys(name for name, pair in self._recorded if pair in pairs)]
-
-    def _source(self, symbol: str, names: Sequence[str], options: BookOptions) -> BookSource:
-        if options.quotes:
-            basket = BasketSource(symbol, names, self._books, 0.0, self._instrument, options)
-            for instrument in basket.read_lists(lambda _: (Reason.NOT_LISTED, "")):
-                self._wiring.follow(basket, instrument)
-            basket.refresh()
-            return basket
-        assert not isinstance(options.fees, str), options.fees
-        source = BookSource(symbol, names, self._books, 0.0, options.fees)
-        for name in names:
-            if source.missing[name] != UNKNOWN_FEE:
-                self._wiring.attach(source, self._recorded[name, symbol])
-        return source
-
-    def _instrument(self, exchange: str, symbol: str) -> Instrument | None:
-        return self._recorded.get((exchange, symbol))
+        yield from super()._taken()
 
 
 def _placed(tape: Tape) -> Iterator[tuple[Entry, Tape]]:

@@ -126,6 +126,11 @@ class BookSource:
         self._books = books
         self.refresh()
 
+    def awaits(self, name: str) -> bool:
+        """Return whether a list may show the instrument of an exchange, or its published fee."""
+        has_no_fee = self.missing.get(name) == UNKNOWN_FEE and self._published is None
+        return name in self.missing and not has_no_fee
+
     def has_fee(self, instrument: Instrument) -> bool:
         """Return whether an exchange that is not `missing` has a fee, and read a published one."""
         if self._published is None:
@@ -552,7 +557,7 @@ class ReaderQueue:
         self._ready.append(reader)
         self._notify()
 
-    def take(self) -> BookUpdate | None:
+    def next(self) -> BookUpdate | None:
         """Read the book that has been due longest; None if nothing shown has changed."""
         ready, clock, now = self._ready, self._clock, self._now
         while ready:
@@ -583,7 +588,7 @@ class BookUpdates(ReaderQueue, AsyncIterator[BookUpdate]):
     async def __anext__(self) -> BookUpdate:
         """Wait for the next update; ends when the book is closed."""
         while True:
-            update = self.take()
+            update = self.next()
             if update is not None:
                 return update
             if self._closed:
@@ -679,7 +684,7 @@ class Wiring:
     Args:
         books: The books whose changes are routed.
         clock: For the guard, which checks each symbol once a second.
-        streams: The limits of the guard.
+        streams: The limits of the guard; None without one, because the marks are recorded.
         on_status: Called after a book's health or mark changed.
     """
 
@@ -688,15 +693,19 @@ class Wiring:
         books: Books,
         *,
         clock: Clock,
-        streams: StreamSettings,
+        streams: StreamSettings | None,
         on_status: Callable[[], object] = lambda: None,
     ) -> None:
         self._books = books
         self._on_status = on_status
         self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
-        self._guard = IdentityGuard(
-            books, clock=clock, settings=streams, on_status=self._status_changed
-        )
+        self._guard: IdentityGuard | None = None
+        if streams is None:
+            books.subscribe(on_health=lambda book, _: self._status_changed(book))
+        else:
+            self._guard = IdentityGuard(
+                books, clock=clock, settings=streams, on_status=self._status_changed
+            )
         books.subscribe(on_changed=self._changed)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
@@ -718,7 +727,8 @@ class Wiring:
 
     def stop(self) -> None:
         """Remove the callbacks."""
-        self._guard.stop()
+        if self._guard is not None:
+            self._guard.stop()
         self._sources.clear()
 
     def _changed(self, book: LiveBook) -> None:

@@ -4,7 +4,8 @@ A member of a basket is an exchange (`kraken`: its book in the view's quote), or
 quote (`kraken:USD`: its book in USD, converted). Each converts through the exchange's own
 conversion book if the exchange lists one, else through the merged books of the view's exchanges
 that list one: `BTC/USD` in a basket of USDT through `USD/USDT` or `USDT/USD`. A conversion is one
-step. A member is shown while its book and its conversion are live.
+step. A member is shown while its book and its conversion are live; one that no listed pair
+converts is `NO_CONVERSION`, and its book stays closed, until a list shows such a pair.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -200,6 +201,9 @@ class MemberState(NamedTuple):
     detail: str
 
 
+UNCONVERTED: Final = MemberState(Health.OFFLINE, Reason.NO_CONVERSION, "")
+
+
 class BasketMembers(StreamMembers):
     """The books of a view in several quotes, of which those in other quotes are converted.
 
@@ -254,6 +258,8 @@ class BasketMembers(StreamMembers):
         self.steps: list[StepBooks] = []
         self._step_of: dict[str, StepBooks] = {}
         self._find_steps()
+        # Each new subscriber is told of these (`Streams.marks`).
+        self._states |= dict.fromkeys(filter(self.lacks_conversion, names), UNCONVERTED)
 
     def follow_list(self, exchange: str) -> bool:
         """Look for conversions in the list of an exchange; return whether any conversion changed.
@@ -297,7 +303,11 @@ class BasketMembers(StreamMembers):
 
     def needed(self) -> list[Instrument]:
         """Return the instruments of the members and of their conversions, each once."""
-        found = super().needed()
+        found = [
+            each
+            for name, each in zip(self.names, self.instruments, strict=True)
+            if each is not None and not self.lacks_conversion(name)
+        ]
         for each in self.steps:
             found += each.books.needed()
         return list(dict.fromkeys(found))
@@ -317,6 +327,18 @@ class BasketMembers(StreamMembers):
             if each.books.live:
                 found += [each.step, *each.books.books]
         return found
+
+    def lacks_conversion(self, name: str) -> bool:
+        """Return whether no listed pair converts the book of a member."""
+        return ":" in name and name not in self._step_of
+
+    def unconverted(self) -> list[tuple[str, Instrument, MemberState]]:
+        """Return the members that no listed pair converts, and their state."""
+        return [
+            (name, instrument, UNCONVERTED)
+            for name, instrument in zip(self.names, self.instruments, strict=True)
+            if instrument is not None and self.lacks_conversion(name)
+        ]
 
     def shows_as(self, name: str, book: LiveBook) -> bool:
         """Return whether the book of a member and its conversion are live."""
@@ -350,23 +372,28 @@ class BasketMembers(StreamMembers):
         """Return the members whose state has changed since the last call."""
         found = []
         for name, instrument in zip(self.names, self.instruments, strict=True):
-            book = None if instrument is None else books.get(instrument)
-            if book is None:
+            if instrument is None:
                 continue
-            state = self.state_of(name, book)
+            book = books.get(instrument)
+            if self.lacks_conversion(name):
+                state = UNCONVERTED
+            elif book is None:
+                continue
+            else:
+                state = self.state_of(name, book)
             if self._states.get(name) != state:
                 self._states[name] = state
-                found.append((name, book.instrument, state))
+                found.append((name, instrument, state))
         return found
 
     def state_of(self, name: str, book: LiveBook) -> MemberState:
         """Return a member's state: while its book is live, that of its conversion."""
+        if self.lacks_conversion(name):
+            return UNCONVERTED
         state = MemberState(*condition(book, shown=super().shows_as(name, book)))
         if state.state is not Health.LIVE or ":" not in name:
             return state
-        step = self._step_of.get(name)
-        if step is None:
-            return MemberState(Health.OFFLINE, Reason.NO_CONVERSION, "")
+        step = self._step_of[name]
         if step.books.live:
             return state
         through = ", ".join(step.step.through)

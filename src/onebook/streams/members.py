@@ -18,7 +18,7 @@ from onebook.streams.identity import CONFLICT
 
 _json: Final = msgspec.json.encode
 # State of a member whose book is missing in the history.
-NOT_RECORDED: Final = (Health.OFFLINE, Reason.NOT_WANTED, "not recorded at this time")
+NOT_RECORDED: Final = (Health.OFFLINE, Reason.NOT_RECORDED, "")
 
 
 class StreamMembers:

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from onebook.books import Books
 from onebook.clock import Clock, iso_us, us_of_iso
@@ -22,10 +22,13 @@ READS_MAX: Final = 2  # concurrent reads; the others wait
 READS_OPEN_MAX: Final = 64  # running and waiting reads of all clients
 READ_TIMEOUT_S: Final = 10.0
 NO_HISTORY: Final = "This node has no history of order books (history.dir)."
-TOO_MANY: Final = "Too many past books are being read; retry shortly."
+TOO_MANY: Final = "Too many parts of the history are being read; retry shortly."
 UNREADABLE: Final = "This part of the history cannot be read; the log of the node says why."
-TOO_SLOW: Final = f"The past book was not read within {READ_TIMEOUT_S:g} s."
+TOO_SLOW: Final = f"The history was not read within {READ_TIMEOUT_S:g} s."
 MUST_BE_MOMENT: Final = "must be ISO 8601 text such as 2026-11-27T14:03:00, or microseconds"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def moment_us(name: str, moment: str | int) -> int:
@@ -56,7 +59,7 @@ class PastBooks:
         self._clock = clock
         self._stamp = stamp
         self._threads = ThreadPoolExecutor(READS_MAX, "past")
-        self._open: set[Future[bytes]] = set()
+        self._open: set[Future[Any]] = set()
 
     def close(self) -> None:
         """Cancel the reads that have not begun."""
@@ -75,9 +78,39 @@ class PastBooks:
         """
         if at_us > self._clock.wall_us():
             raise InvalidRequest("as_of: must not be in the future.")
+        what = f"The book of {key.symbol} at {iso_us(at_us)}"
+        return await self._read(what, self._book, key, at_us, message_id)
+
+    async def quality(
+        self,
+        start_us: int,
+        end_us: int,
+        exchanges: Collection[str],
+        symbols: Collection[str],
+        by: str,
+    ) -> list[dict[str, Any]]:
+        """Return the quality of the closed hours that begin in a time, by group.
+
+        Args:
+            start_us: The first moment.
+            end_us: The moment after the last one.
+            exchanges: The exchanges; empty: all.
+            symbols: The pairs; empty: all.
+            by: One of `archive.quality.GROUPS`.
+
+        Raises:
+            HistoryUnavailable: As `fetch`.
+        """
+        what = f"The quality of {iso_us(start_us)} to {iso_us(end_us)}"
+        return await self._read(what, self._quality, start_us, end_us, exchanges, symbols, by)
+
+    async def _read(
+        self, what: str, function: Callable[P, R], *args: P.args, **named: P.kwargs
+    ) -> R:
+        """Call a function in a thread."""
         if len(self._open) >= READS_OPEN_MAX:
             raise HistoryUnavailable(TOO_MANY, retry_after_s=1.0)
-        read = self._threads.submit(self._book, key, at_us, message_id)
+        read = self._threads.submit(function, *args, **named)
         self._open.add(read)
         read.add_done_callback(self._open.discard)  # a late read keeps its place until it ends
         try:
@@ -90,10 +123,25 @@ class PastBooks:
         except OnebookError:
             raise
         except Exception as error:  # a damaged file raises errors of many kinds
-            log.exception("The book of %s at %s cannot be read.", key.symbol, iso_us(at_us))
+            log.exception("%s cannot be read.", what)
             raise HistoryUnavailable(UNREADABLE) from error
 
     # In a thread
+
+    def _quality(
+        self,
+        start_us: int,
+        end_us: int,
+        exchanges: Collection[str],
+        symbols: Collection[str],
+        by: str,
+    ) -> list[dict[str, Any]]:
+        # pyarrow is an extra
+        from onebook.archive.folder import HistoryFolder
+        from onebook.archive.quality import selected, summary
+
+        rows = HistoryFolder(self.root).quality(start_us, end_us)
+        return summary(selected(rows, exchanges, symbols), by)
 
     def _book(self, key: StreamKey, at_us: int, message_id: str | int | float | None) -> bytes:
         # pyarrow is an extra

@@ -529,12 +529,17 @@ class Streams:
         return members_of(key, self._catalogue.instrument)
 
     def marks(self, stream: Stream) -> list[bytes]:
-        """Statuses of the live members that have a mark, for a new subscriber."""
+        """Statuses for a new subscriber: live members with a mark, those that nothing converts."""
         members = stream.members
         if isinstance(members, BasketMembers):
-            return [
-                self._state_json(book.instrument, members.state_of(name, book), name, stream)
+            states = [
+                (name, book.instrument, members.state_of(name, book))
                 for name, book in self._marked(members)
+                if not members.lacks_conversion(name)
+            ] + members.unconverted()
+            return [
+                self._state_json(instrument, state, name, stream)
+                for name, instrument, state in states
             ]
         return [self._status(book, shown=members.shows(book)) for _, book in self._marked(members)]
 

@@ -97,6 +97,6 @@ def named(record: Record, account: AccountName) -> Record:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _holder(plain: Holder | None, account: AccountName) -> Holder:
-    wallet, uid = (plain.wallet, plain.uid) if plain else (None, None)
+def _holder(holder: Holder | None, account: AccountName) -> Holder:
+    wallet, uid = (holder.wallet, holder.uid) if holder else (None, None)
     return Holder(wallet, uid, str(account))

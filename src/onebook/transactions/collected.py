@@ -182,9 +182,9 @@ class Seal:
         self._bound = f"onebook collected v1|{account}|{environment}"
         self._cipher = None if key is None else AESGCM(key)
 
-    def close(self, plain: bytes, place: str, *, sealed: bool) -> bytes:
+    def close(self, plaintext: bytes, place: str, *, sealed: bool) -> bytes:
         """Encode a body for the store."""
-        body = zlib.compress(plain, COMPRESSION)
+        body = zlib.compress(plaintext, COMPRESSION)
         if not sealed:
             return body
         assert self._cipher is not None
@@ -530,5 +530,5 @@ def rows_of(
 
 def reading_of(records: Sequence[Record], at_ms: int, seal: Seal, *, sealed: bool) -> ReadingRow:
     """Convert holdings read at a time to a row of the store."""
-    plain = b"[" + b",".join(encode(record) for record in records) + b"]"
-    return ReadingRow(at_ms, sealed, seal.close(plain, f"reading|{at_ms}", sealed=sealed))
+    plaintext = b"[" + b",".join(encode(record) for record in records) + b"]"
+    return ReadingRow(at_ms, sealed, seal.close(plaintext, f"reading|{at_ms}", sealed=sealed))

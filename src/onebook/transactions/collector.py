@@ -201,7 +201,7 @@ class Collector:
         self._clock = clock
         self._holder = secrets.token_hex(8)
         self._collected_ms: dict[CollectedAccount, int] = {}
-        self._logged: dict[str, str] = {}  # why an account could not be collected, by its name
+        self._logged: dict[str, str] = {}  # why an account was not collected completely, by name
 
     async def accounts(self) -> list[CollectedAccount]:
         """The accounts with credentials."""
@@ -273,17 +273,19 @@ class Collector:
         except (CollectionBusy, DatabaseUnavailable):
             return
         except OnebookError as error:
-            if self._logged.get(name) != error.message:  # it is tried again every minute
-                log.warning("Collecting %s failed: %s", name, error.message)
-            self._logged[name] = error.message
+            self._log_once(name, "failed", error.message)
             return
         except Exception:
             log.exception("Collecting %s failed.", name)
             return
-        self._logged.pop(name, None)
-        if not done.complete:
-            what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
-            log.warning("The collection of %s is incomplete: %s.", name, ", ".join(what))
+        what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
+        self._log_once(name, f"is incomplete ({', '.join(what)})", problem_of(done))
+
+    def _log_once(self, name: str, what: str, why: str) -> None:
+        """Log a problem when it begins or changes, because collections are repeated."""
+        if why and self._logged.get(name) != what + why:
+            log.warning("The collection of %s %s: %s", name, what, why)
+        self._logged[name] = what + why
 
     async def collect(
         self, account: CollectedAccount, on_progress: Callable[[Step], None] = lambda step: None

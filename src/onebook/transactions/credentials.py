@@ -451,8 +451,8 @@ def _seal(
     exchange: str, environment: str, credentials: Credentials, ring: KeyRing, *, now_ms: int
 ) -> CredentialsRow:
     data_key, nonce = new_master_key(), os.urandom(NONCE_BYTES)
-    plain = json.encode(_secrets_of(credentials.fields))
-    sealed = AESGCM(data_key).encrypt(nonce, plain, _bound_to(exchange, environment, "data"))
+    plaintext = json.encode(_secrets_of(credentials.fields))
+    sealed = AESGCM(data_key).encrypt(nonce, plaintext, _bound_to(exchange, environment, "data"))
     wrapped = ring.wrap(data_key, _bound_to(exchange, environment, "key"))
     return CredentialsRow(exchange, environment, ring.current_id, wrapped + sealed, nonce, now_ms)
 
@@ -462,8 +462,8 @@ def _open(row: CredentialsRow, ring: KeyRing) -> Credentials:
     data_key = ring.unwrap(row.kek_id, wrapped, _bound_to(row.exchange, row.environment, "key"))
     bound_to = _bound_to(row.exchange, row.environment, "data")
     try:
-        plain = AESGCM(data_key).decrypt(row.nonce, sealed, bound_to)
-        found = json.decode(plain, type=_Secrets)
+        plaintext = AESGCM(data_key).decrypt(row.nonce, sealed, bound_to)
+        found = json.decode(plaintext, type=_Secrets)
     except (InvalidTag, MsgspecError):
         raise ConfigError(DAMAGED) from None
     return Credentials(found.api_key, found.secret, **found.others)

@@ -247,9 +247,9 @@ def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _write(
-    file: BinaryIO, plain: bytes, name: str, key: bytes | None, oldest_ms: int, newest_ms: int
+    file: BinaryIO, plaintext: bytes, name: str, key: bytes | None, oldest_ms: int, newest_ms: int
 ) -> FileBlock:
-    offset, body = file.tell(), zlib.compress(plain, COMPRESSION)
+    offset, body = file.tell(), zlib.compress(plaintext, COMPRESSION)
     if key is not None:
         nonce = os.urandom(NONCE_BYTES)
         body = nonce + AESGCM(key).encrypt(nonce, body, _bound_to(name, offset))

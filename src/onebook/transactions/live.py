@@ -284,7 +284,7 @@ class LiveSubscription:
         floor_ms = self.query.to_ms if from_ms is None else from_ms
         self._floors[kind] = max(floor_ms, self._floors.get(kind, 0))
 
-    def take(self, found: Sequence[ReadRecord]) -> None:
+    def push(self, found: Sequence[ReadRecord]) -> None:
         """Push the new records among those read, oldest first."""
         for each in found:
             record = each.record
@@ -709,7 +709,7 @@ class AccountFollower:
             if found and each.subscriber.slow:
                 slow |= set(each.types)
             else:
-                each.take(found)
+                each.push(found)
         return slow
 
     # State

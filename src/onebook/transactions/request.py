@@ -63,6 +63,14 @@ def _plain_name(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def _names(value: Any) -> Any:
+    """Report a wrong type of `exchange` once, not for each type that the field may have."""
+    names = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in names):
+        raise PydanticCustomError("names", "not a name")
+    return value
+
+
 ExchangeName = Annotated[str, BeforeValidator(_plain_name)]
 Flag = Annotated[
     bool,
@@ -84,7 +92,9 @@ class TransactionsRequest(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
 
-    exchange: ExchangeName | list[ExchangeName] = Field(examples=["bybit"])
+    exchange: Annotated[ExchangeName | list[ExchangeName], BeforeValidator(_names)] = Field(
+        examples=["bybit"]
+    )
     """An exchange from `/api/v1/exchanges`, a named account of one (`bybit:treasury`), a list of
     several, or `all` with credentials."""
     transaction_types: _Words = Field(default=[], examples=[["deposits", "trades"]])
@@ -249,7 +259,8 @@ def expand(types: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     for word in types:
         if word not in known:
             raise InvalidTransactionTypes(
-                f"Transaction type {word[:40]!r} is unknown; known types: {', '.join(known)}.",
+                f"{adapter.entry.display} has no transaction type {word[:40]!r}; its types: "
+                f"{', '.join(known)}.",
                 details={"supported_types": list(known)},
             )
     wanted = {name for word in types for name in known[word]}

@@ -906,7 +906,7 @@ def _entry(
         reason = HIDDEN
     if part.flaw not in NOT_EXPORTED:
         reason = reason or part.flaw
-    elif reason == OLDER_NOT_KEPT:  # unless the store has it
+    elif reason in (OLDER_NOT_KEPT, NOT_COLLECTED):  # unless the store has it
         reason = part.flaw
     if walker is not None and walker.hidden_after_ms is not None:
         top_ms = min(top_ms, walker.hidden_after_ms)

@@ -283,7 +283,8 @@ class Transactions:
             before = self._cursors.open_joint(request.cursor, digest=digest, key_id=key_id)
             states, transfers = before.states, before.transfers
         now_ms, parts = self._clock.wall_ms(), []
-        for name in states or await self._named(request):
+        names = list(states) or await self._named(request)
+        for name in names:
             part = request.model_copy(update={"exchange": name, "cursor": None})
             adapter = find(self._adapters, name)
             known = [
@@ -305,7 +306,7 @@ class Transactions:
                     joined=True,
                 )
             )
-        self._refuse_unknown(request, parts)
+        self._refuse_unknown(request, names)
         return JointQuery(
             request=request,
             parts=tuple(parts),
@@ -357,6 +358,10 @@ class Transactions:
         if not isinstance(request.exchange, str):
             if not 1 <= len(request.exchange) <= ACCOUNTS_MAX:
                 raise InvalidRequest(f"Field exchange must name 1 to {ACCOUNTS_MAX} accounts.")
+            if ALL in request.exchange:
+                raise InvalidRequest(
+                    f'Field exchange must be "{ALL}" alone, or a list of accounts without it.'
+                )
             return list(dict.fromkeys(request.exchange))
         environment = environment_of(testnet=request.testnet, demo=request.demo)
         rows = await self._vault.listed()
@@ -373,9 +378,10 @@ class Transactions:
             )
         return found[:ACCOUNTS_MAX]
 
-    def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
+    def _refuse_unknown(self, request: TransactionsRequest, names: list[str]) -> None:
         """Reject types that no account has."""
-        known = {word for part in parts for word in self._entry_of(part).sources_by_type}
+        entries = [find(self._adapters, name).entry for name in names]
+        known = {word for entry in entries for word in entry.sources_by_type}
         for word in request.transaction_types:
             if word not in known:
                 raise InvalidTransactionTypes(

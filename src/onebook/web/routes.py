@@ -99,6 +99,10 @@ def pages(site: Site) -> APIRouter:
     async def first_page(request: Request) -> Response:
         return answer(request, assets["page/index.html"])
 
+    @router.get("/exchanges")
+    async def quality_page(request: Request) -> Response:
+        return answer(request, assets["page/exchanges.html"])
+
     # Not `async`, so it runs in a thread: the first request for a page renders it.
     @router.get("/docs")
     def docs(request: Request) -> Response:

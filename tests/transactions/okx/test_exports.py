@@ -421,6 +421,26 @@ async def test_a_collection_completes_itself_as_exports_are_made(world: ExportWo
         assert [each for each in stored if each["view"] != "snapshot"] == events
 
 
+async def test_an_answer_beside_a_collection_says_which_exports_it_lacks(
+    store: Store, tmp_path: Path
+) -> None:
+    history = OkxHistory(NOW_MS - 1_500 * DAY_MS, NOW_MS, rows=300, seed=6)
+    world = ExportWorld(store, tmp_path / "exports", history=history)
+    account = CollectedAccount.of("okx")
+    async with world.service() as here:
+        collector = Collector(here.service, world.store.facts, clock=world.time.collector)
+        for _ in range(3):  # as far as the day's budget reaches
+            await collector.collect(account)
+            await here.settled()
+            world.time.passed_s += HOUR_S
+        _, alone = await here.ask("trades", source="exchange")
+        _, both = await here.ask("trades")
+        assert messages_of(both) == messages_of(alone)
+        assert both["partial"]
+        assert trades_of(both)["reason"] == "export_pending"
+        assert trades_of(both)["from"] == trades_of(alone)["from"]
+
+
 async def test_a_quarter_that_is_not_over_there_costs_no_budget(
     store: Store, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ SENTENCES: Final = re.compile(r"(?<=[.)])\s+(?=[A-Z`]|ccxt )")
 LEAD: Final = re.compile(r"^Unconfirmed[^:]*: ")
 # The facts for which each connector states its newest source.
 FACTS: Final = ("channel", "verbs", "ping", "limits", "sequence", "levels", "depth")
+FEES: Final = "fees"  # stated only for lists with fees that a recorded response confirms
 NEVER: Final = "never"
 SECTION: Final = re.compile(r"^Confirmed:\n\n((?: {4}.*(?:\n|$))+)\n*", re.MULTILINE)
 STATED: Final = re.compile(
@@ -94,7 +95,7 @@ class Confirmation(Struct, frozen=True):
     """The newest confirmation of one fact of a connector.
 
     Args:
-        fact: One of `FACTS`.
+        fact: One of `FACTS`, or `FEES`.
         when: Its date or month, as in the docstring; `NEVER` without an external source.
         how: "page" (of the exchange, including its changelog), "recorded" (frames of the real
             exchange, including recordings by others), "third-party" (code or a report).
@@ -181,14 +182,14 @@ def confirmations(text: str) -> dict[str, Confirmation]:
     for line in lines:
         stated = STATED.fullmatch(line.strip())
         facts = stated["facts"].split(", ") if stated else []
-        if stated is None or not {*facts} <= {*FACTS}:
+        if stated is None or not {*facts} <= {*FACTS, FEES}:
             raise ValueError(f"{line.strip()!r} is not of the form 'facts: date, kind: source'")
         when = stated["when"] or NEVER
         for fact in facts:
             known = found.get(fact)
             if known is None or known.when == NEVER or NEVER != when > known.when:
                 found[fact] = Confirmation(fact, when, stated["how"] or "-", stated["source"])
-    return {fact: found[fact] for fact in FACTS if fact in found}
+    return {fact: found[fact] for fact in (*FACTS, FEES) if fact in found}
 
 
 def protocol(text: str) -> str:

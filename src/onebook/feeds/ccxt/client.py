@@ -465,7 +465,7 @@ class Watcher:
             if again:
                 await self.leave()
             while True:
-                self._take(await self._ccxt.watch_order_book(self._symbol))
+                self._received(await self._ccxt.watch_order_book(self._symbol))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -494,7 +494,7 @@ class Watcher:
             self._handle.cancel()
             self._handle = None
 
-    def _take(self, book: Any) -> None:
+    def _received(self, book: Any) -> None:
         self.delivered = True
         depth = self._client.settings.depth
         self._bids, self._asks = best(book["bids"], depth), best(book["asks"], depth)

@@ -31,14 +31,14 @@ class Mailbox:
 
     Args:
         loop: The loop in which `drain` is called.
-        take: Called with the frames, ordered by the first frame of each book.
+        deliver: Called with the frames, ordered by the first frame of each book.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, take: Callable[[list[bytes]], None]
+        self, loop: asyncio.AbstractEventLoop, deliver: Callable[[list[bytes]], None]
     ) -> None:
         self._loop = loop
-        self._take = take
+        self._deliver = deliver
         self._lock = threading.Lock()
         self._frames: dict[str, bytes] = {}
 
@@ -54,7 +54,7 @@ class Mailbox:
     def _empty(self) -> None:
         with self._lock:
             frames, self._frames = self._frames, {}
-        self._take([*frames.values()])
+        self._deliver([*frames.values()])
 
 
 class CcxtConnection:

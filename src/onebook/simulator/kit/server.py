@@ -299,11 +299,14 @@ class SimulatedExchange:
         self._board.muted.clear()
         self._board.dead.clear()
 
-    def newest(self, symbol: str) -> Truth:
-        """Return the newest book, which may be ahead of the last message of the depth."""
+    def newest(self, symbol: str, levels: int | None = None) -> Truth:
+        """Return the newest book, which may be ahead of the last message of the depth.
+
+        `levels` limits it to the best levels of each side.
+        """
         native = self._natives[symbol]
         channels = [c for c in self._board.followed() if c.key.native == native]
-        return Truth(*channels[0].newest.truth()) if channels else self.book(symbol)
+        return Truth(*channels[0].newest.truth(levels)) if channels else self.book(symbol, levels)
 
     def book(self, symbol: str, levels: int | None = None) -> Truth:
         """Return the book that clients must have once they have read all frames.

@@ -234,8 +234,8 @@ def _blocked_s(headers: Mapping[str, str], envelope: Envelope) -> float:
 
 def _digits(headers: Mapping[str, str], name: str) -> int | None:
     value = headers.get(name, "")
-    plain = value.isascii() and value.isdigit() and len(value) <= LIMIT_DIGITS_MAX
-    return int(value) if plain else None
+    numeric = value.isascii() and value.isdigit() and len(value) <= LIMIT_DIGITS_MAX
+    return int(value) if numeric else None
 
 
 _decoder = json.Decoder(Envelope, float_hook=Decimal)

@@ -1,0 +1,119 @@
+"""Plays the rows of one recorded book; no level becomes a Python object."""
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+import pyarrow as pa
+
+from onebook.archive.format import KINDS, SIDES, codes, integers
+from onebook.books import IdentityMark, LiveBook
+from onebook.core import NO_SIDE, TapeKind, TapePlayer
+from onebook.core.types import LEVELS_MAX
+from onebook.model import Health, Instrument, Reason
+
+STATES: Final = (int(TapeKind.KEYFRAME), int(TapeKind.HEALTH))
+
+
+class BookReplay:
+    """Rows of one book in one run, which are played into a `LiveBook`.
+
+    Args:
+        rows: The rows in order, as `HistoryFolder.rows` returns them; those of other runs are left
+            out.
+        run: The run.
+    """
+
+    def __init__(self, rows: pa.Table, run: int) -> None:
+        runs = integers(rows["run"], pa.int64())
+        start = bisect_left(runs, run)
+        self._rows = rows = rows.slice(start, bisect_right(runs, run) - start)
+        self.received = integers(rows["received"], pa.int64())
+        self._messages = integers(rows["message"], pa.int64())
+        self._kinds = codes(rows["kind"], KINDS, 0)
+        self._at = 0
+        self.twins = ""  # of the last state
+        self._playback = TapePlayer(
+            self._messages,
+            self._kinds,
+            codes(rows["side"], SIDES, NO_SIDE),
+            *(integers(rows[name], pa.int64()) for name in ("price", "amount")),
+            *(integers(rows[name], pa.int8()) for name in ("price_scale", "amount_scale")),
+            *(integers(rows[name], pa.int64()) for name in ("bid_horizon", "ask_horizon")),
+        )
+
+    def seek(self, at_us: int) -> bool:
+        """Go to the last keyframe received until a time; return whether there is one."""
+        stop = bisect_right(self.received, at_us)
+        last = bytes(self._kinds[:stop]).rfind(TapeKind.KEYFRAME)
+        if last >= 0:
+            self._at = bisect_left(self._messages, self._messages[last])
+        return last >= 0
+
+    def seek_first(self) -> int | None:
+        """Go to the first keyframe; return its time, None if there is none."""
+        first = bytes(self._kinds).find(TapeKind.KEYFRAME)
+        if first < 0:
+            return None
+        self._at = first
+        return self.received[first]
+
+    def seek_after(self, message: int) -> None:
+        """Go behind a message."""
+        self._at = bisect_right(self._messages, message)
+
+    def count(self, start_us: int, end_us: int) -> int:
+        """Return the number of rows that were received in this time."""
+        return bisect_right(self.received, end_us) - bisect_left(self.received, start_us)
+
+    def due(self, until_us: int) -> bool:
+        """Return whether the next message was received until a time."""
+        return self._at < len(self.received) and self.received[self._at] <= until_us
+
+    @property
+    def last(self) -> int:
+        """Number of the message before this position; -1 if there is none."""
+        return self._messages[self._at - 1] if self._at else -1
+
+    def open(self, instrument: Instrument) -> LiveBook:
+        """Return a new book as the keyframe at this position describes it."""
+        limits = (self._rows[name][self._at].as_py() for name in ("levels_max", "window"))
+        levels_max, window = limits
+        return LiveBook(instrument, levels_max or LEVELS_MAX, window or 0)
+
+    def times(self, until_us: int) -> dict[int, None]:
+        """Return the times at which the messages from here until a time were received."""
+        stop = bisect_right(self.received, until_us, self._at)
+        return dict.fromkeys(self.received[self._at : stop])
+
+    def play(self, book: LiveBook, until_us: int) -> bool:
+        """Apply the messages received until a time; return whether any has the book's state."""
+        playback, core = self._playback, book.core
+        at, has_state = self._at, False
+        stop = bisect_right(self.received, until_us, at)
+        while at < stop:
+            start, at = at, playback.play(core, at, stop)
+            changed = playback.changed
+            if changed >= start:
+                book.updated_at = self.received[changed] / 1_000_000
+            if self._kinds[at - 1] in STATES:
+                self._set_state(book, at - 1)
+                has_state = True
+        self._at = at
+        return has_state
+
+    def _set_state(self, book: LiveBook, row: int) -> None:
+        health, why, detail, twins, updated = (
+            self._rows[name][row].as_py()
+            for name in ("health", "reason", "detail", "twins", "updated")
+        )
+        book.health = Health(health or Health.OFFLINE)
+        reason = None if why is None else Reason(why)
+        live = book.health is Health.LIVE
+        book.mark = IdentityMark(reason, detail or "") if live and reason else None
+        book.reason = None if live else reason
+        book.detail = "" if live else detail or ""
+        if updated is not None:
+            book.updated_at = updated.timestamp()
+        if not live:
+            book.core.clear()
+        self.twins = twins or ""

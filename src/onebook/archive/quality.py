@@ -1,0 +1,380 @@
+"""Quality of each recorded book by hour: uptime, failures, ages and crossings (`quality.parquet`).
+
+Everything is measured from the recorded rows when the hour is closed. The state of a book at the
+start of an hour is that at the end of the hour before.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from onebook.archive.format import (
+    HOUR_US,
+    READ_COLUMNS,
+    SCHEMA,
+    HistoryKind,
+    Interval,
+    hour_folder,
+)
+from onebook.archive.playback import BookReplay
+from onebook.archive.stores import FileStore
+from onebook.clock import iso_ms
+from onebook.model import Health, Instrument, Reason
+
+VERSION: Final = 1
+QUALITY: Final = "quality.parquet"
+SECOND_US: Final = 1_000_000
+HOUR_S: Final = HOUR_US // SECOND_US
+# The end of a slice of work in Python, and the pause after it, in which the event loop runs.
+SLICE_S: Final = 0.002
+PAUSE_S: Final = 0.001
+COUNTED: Final = {
+    "gaps": (Reason.GAP,),
+    "checksum_misses": (Reason.CHECKSUM,),
+    "silences": (Reason.SILENT, Reason.QUIET, Reason.DEAD_STREAM),
+    "refusals": (Reason.REFUSED, Reason.RATE_LIMITED, Reason.UNAVAILABLE),
+}
+AGES: Final = {"age_p50_ms": 0.5, "age_p90_ms": 0.9, "age_p99_ms": 0.99, "age_max_ms": 1.0}
+OUTAGE: Final = pa.struct({"reason": pa.string(), "count": pa.int32(), "seconds": pa.float64()})
+QUALITY_SCHEMA: Final = pa.schema(
+    [
+        pa.field("exchange", pa.string(), nullable=False),
+        pa.field("symbol", pa.string(), nullable=False),
+        pa.field("hour", SCHEMA.field("received").type, nullable=False),
+        pa.field("observed_s", pa.float64(), nullable=False),
+        pa.field("live_s", pa.float64(), nullable=False),
+        pa.field("messages", pa.int64(), nullable=False),
+        *(pa.field(name, pa.int32(), nullable=False) for name in COUNTED),
+        pa.field("outages", pa.list_(OUTAGE), nullable=False),
+        pa.field("timed_messages", pa.int64(), nullable=False),
+        *(pa.field(name, pa.float64()) for name in AGES),
+        pa.field("compared_s", pa.int32(), nullable=False),
+        pa.field("crossed_s", pa.int32(), nullable=False),
+        pa.field("crossings", pa.int32(), nullable=False),
+    ],
+    metadata={b"onebook.quality": json.dumps({"version": VERSION}).encode()},
+)
+CHANGES: Final = pa.array([HistoryKind.SNAPSHOT, HistoryKind.DELTA, HistoryKind.TOP], pa.string())
+STATES: Final = pa.array([HistoryKind.KEYFRAME, HistoryKind.HEALTH], pa.string())
+STATE_COLUMNS: Final = ["run", "message", "kind", "received", "health", "reason"]
+
+
+class RecordedHealth(NamedTuple):
+    """The state of a book from a time on."""
+
+    run: int
+    kind: str
+    at_us: int
+    health: str
+    reason: str | None
+
+
+class HourPrices(NamedTuple):
+    """Best prices at the end of each second of an hour; None while the book is not shown."""
+
+    bids: list[float | None]
+    asks: list[float | None]
+
+
+def measured(
+    files: FileStore, hour_us: int, coverage: Sequence[Interval], cancelled: Callable[[], bool]
+) -> pa.Table | None:
+    """Return the quality of every book of a closed hour; None if it was cancelled.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: A file is damaged.
+    """
+    folder, before = hour_folder(hour_us), hour_folder(hour_us - HOUR_US)
+    paths = [PurePosixPath(each) for each in files.files(folder)]
+    books = sorted(
+        each for each in paths if each.suffix == ".parquet" and str(each.parent) != folder
+    )
+    found: list[dict[str, Any]] = []
+    pace = _Pace()
+    for _, of_symbol in groupby(sorted(books, key=_by_symbol), lambda path: path.name):
+        rows, prices = [], []
+        for path in of_symbol:
+            if cancelled():
+                return None
+            table = _table(files, str(path), [*READ_COLUMNS, "exchange", "symbol", "exchange_time"])
+            earlier = f"{before}/{path.relative_to(folder)}"
+            rows.append(_measured_book(table, hour_us, coverage, _last_state(files, earlier)))
+            prices.append(_best_prices(table, hour_us, coverage, pace))
+        for row, crossed in zip(rows, _crossings(prices), strict=True):
+            found.append(row | crossed)
+    found.sort(key=lambda row: (row["exchange"], row["symbol"]))
+    return pa.Table.from_pylist(found, schema=QUALITY_SCHEMA)
+
+
+def _by_symbol(path: PurePosixPath) -> tuple[str, str]:
+    return path.name, path.parent.name
+
+
+def _table(files: FileStore, path: str, columns: list[str]) -> pa.Table:
+    with files.open(path) as file:
+        reader = pq.ParquetFile(file, read_dictionary=["kind", "side"])
+        return reader.read(columns=columns, use_threads=False)
+
+
+def _last_state(files: FileStore, path: str) -> RecordedHealth | None:
+    """Return the last state of a book in another hour's file."""
+    try:
+        with files.open(path) as file:
+            reader = pq.ParquetFile(file)
+            last = max(reader.num_row_groups - 1, 0)  # it begins with a keyframe
+            rows = reader.read_row_groups([last], columns=STATE_COLUMNS, use_threads=False)
+    except FileNotFoundError:
+        return None
+    states = _states(rows)
+    return states[-1] if states else None
+
+
+def _firsts(rows: pa.Table) -> pa.Table:
+    """Return the first row of each message."""
+    if not len(rows):
+        return rows
+    numbers = [rows[name].combine_chunks() for name in ("run", "message")]
+    changed = [pc.not_equal(each.slice(1), each.slice(0, len(each) - 1)) for each in numbers]
+    mask = pa.concat_arrays([pa.array([True]), pc.or_(*changed)])
+    return rows.filter(mask)
+
+
+def _states(rows: pa.Table) -> list[RecordedHealth]:
+    kinds = rows["kind"].cast(pa.string())
+    found = _firsts(rows.select(STATE_COLUMNS).filter(pc.is_in(kinds, STATES)))
+    return [
+        RecordedHealth(*row)
+        for row in zip(
+            found["run"].to_pylist(),
+            found["kind"].to_pylist(),
+            found["received"].cast(pa.int64()).to_pylist(),
+            found["health"].to_pylist(),
+            found["reason"].to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def _measured_book(
+    rows: pa.Table, hour_us: int, coverage: Iterable[Interval], before: RecordedHealth | None
+) -> dict[str, Any]:
+    """Return the row of a book, but for its crossings."""
+    states, seconds, counts = _states(rows), Counter[str](), Counter[str]()
+    observed_us = live_us = 0
+    for interval in coverage:
+        of_run = [each for each in states if each.run == interval.run]
+        carried = [before] if before is not None and before.run == interval.run else []
+        for state, previous, start_us, end_us in _spans(carried, of_run, interval):
+            if state.health == Health.OFFLINE and state.reason == Reason.NOT_WANTED:
+                continue
+            observed_us += end_us - start_us
+            if state.health == Health.LIVE:
+                live_us += end_us - start_us
+            if state.reason is None:
+                continue
+            seconds[state.reason] += end_us - start_us
+            is_new = state.at_us >= interval.start_us and state.at_us >= hour_us
+            known = previous is not None or state.kind == HistoryKind.HEALTH
+            if is_new and known and (previous is None or previous[3:] != state[3:]):
+                counts[state.reason] += 1
+    changes = _firsts(
+        rows.select(["run", "message", "kind", "received", "exchange_time"]).filter(
+            pc.is_in(rows["kind"].cast(pa.string()), CHANGES)
+        )
+    )
+    return {
+        "exchange": rows["exchange"][0].as_py(),
+        "symbol": rows["symbol"][0].as_py(),
+        "hour": hour_us,
+        "observed_s": observed_us / SECOND_US,
+        "live_s": live_us / SECOND_US,
+        "messages": len(changes),
+        **{name: sum(counts[each] for each in reasons) for name, reasons in COUNTED.items()},
+        "outages": [
+            {"reason": reason, "count": counts[reason], "seconds": seconds[reason] / SECOND_US}
+            for reason in sorted(seconds)
+        ],
+        **_ages(changes),
+    }
+
+
+def _spans(
+    carried: list[RecordedHealth], states: list[RecordedHealth], interval: Interval
+) -> Iterator[tuple[RecordedHealth, RecordedHealth | None, int, int]]:
+    """Yield each state of an interval with the one before, its start and its end."""
+    known = [*carried, *states]
+    ends = [*(each.at_us for each in known[1:]), interval.end_us]
+    for at, (state, until_us) in enumerate(zip(known, ends, strict=True)):
+        start_us = max(state.at_us, interval.start_us)
+        end_us = min(until_us, interval.end_us)
+        if end_us >= start_us:
+            yield state, known[at - 1] if at else None, start_us, end_us
+
+
+def _ages(changes: pa.Table) -> dict[str, Any]:
+    received, sent = (changes[name].cast(pa.int64()) for name in ("received", "exchange_time"))
+    ages = pc.drop_null(pc.divide(pc.subtract(received, sent).cast(pa.float64()), 1_000.0))
+    found = pc.quantile(ages, [*AGES.values()]).to_pylist() if len(ages) else [None] * len(AGES)
+    return {"timed_messages": len(ages), **dict(zip(AGES, found, strict=True))}
+
+
+# Crossings
+
+NAMELESS: Final = Instrument("", "", "")  # of books that are only read here
+
+
+class _Pace:
+    """Pauses between slices of work, because this thread shares the interpreter with the feeds."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    def rest(self) -> None:
+        if time.perf_counter() - self._began > SLICE_S:
+            time.sleep(PAUSE_S)
+            self._began = time.perf_counter()
+
+
+def _best_prices(
+    rows: pa.Table, hour_us: int, coverage: Iterable[Interval], pace: _Pace
+) -> HourPrices:
+    """Play a book through the hour; return its best prices at the end of each second."""
+    bids: list[float | None] = [None] * HOUR_S
+    asks: list[float | None] = [None] * HOUR_S
+    for interval in coverage:
+        replay = BookReplay(rows, interval.run)
+        first_us = replay.seek_first()
+        if first_us is None:
+            continue
+        book = replay.open(NAMELESS)
+        first = max(-(-(first_us - hour_us) // SECOND_US), 1)
+        last = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
+        for second in range(first, last + 1):
+            replay.play(book, hour_us + second * SECOND_US)
+            if book.health is Health.LIVE and book.mark is None:
+                bid, ask = book.core.best()
+                bids[second - 1] = None if bid is None else float(bid)
+                asks[second - 1] = None if ask is None else float(ask)
+            pace.rest()
+    return HourPrices(bids, asks)
+
+
+def _crossings(books: Sequence[HourPrices]) -> Iterator[dict[str, int]]:
+    """Yield the crossings of each book with the others of its symbol."""
+    bids = [pa.array(each.bids, pa.float64()) for each in books]
+    asks = [pa.array(each.asks, pa.float64()) for each in books]
+    highest, lowest = pc.max_element_wise(*bids), pc.min_element_wise(*asks)
+    shown = [
+        pc.or_(pc.is_valid(bid), pc.is_valid(ask)) for bid, ask in zip(bids, asks, strict=True)
+    ]
+    count = shown[0].cast(pa.int32())
+    for each in shown[1:]:
+        count = pc.add(count, each.cast(pa.int32()))
+    for bid, ask, own in zip(bids, asks, shown, strict=True):
+        # A live book does not cross itself, so its own prices need not be left out.
+        above = pc.fill_null(pc.greater(bid, lowest), False)
+        below = pc.fill_null(pc.less(ask, highest), False)
+        crossed = pc.or_(above, below)
+        begins = pc.and_not(crossed.slice(1), crossed.slice(0, len(crossed) - 1))
+        compared = pc.and_(own, pc.greater(count, 1))
+        yield {
+            "compared_s": pc.sum(compared).as_py(),
+            "crossed_s": pc.sum(crossed).as_py(),
+            "crossings": pc.sum(begins).as_py() + int(crossed[0].as_py()),
+        }
+
+
+# Summaries
+
+GROUPS: Final = {
+    "exchange": ("exchange",),
+    "symbol": ("exchange", "symbol"),
+    "hour": ("exchange", "hour"),
+    "book": ("exchange", "symbol", "hour"),
+}
+SUMS: Final = (
+    "observed_s", "live_s", "messages", *COUNTED, "timed_messages", "compared_s", "crossed_s",
+    "crossings",
+)  # fmt: skip
+
+
+def selected(rows: pa.Table, exchanges: Collection[str], symbols: Collection[str]) -> pa.Table:
+    """Return the rows of these exchanges and symbols; an empty collection selects all."""
+    for name, wanted in (("exchange", exchanges), ("symbol", symbols)):
+        if wanted:
+            rows = rows.filter(pc.is_in(rows[name], pa.array([*wanted], pa.string())))
+    return rows
+
+
+def write_rows(rows: pa.Table, path: Path) -> None:
+    """Write rows as one Parquet file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with path.open("wb") as file:
+        pq.write_table(rows, file)
+
+
+def summary(rows: pa.Table, by: str) -> list[dict[str, Any]]:
+    """Return the quality of each group of books and hours, in order.
+
+    Counts and seconds are sums. `age_p50_ms` is the median over books and hours, the other ages are
+    those of the worst book and hour.
+
+    Args:
+        rows: Rows of `quality.parquet`.
+        by: One of `GROUPS`.
+    """
+    keys = [*GROUPS[by]]
+    place = rows.schema.get_field_index("hour")
+    rows = rows.set_column(place, "hour", rows["hour"].cast(pa.int64()))
+    found = rows.group_by(keys, use_threads=False).aggregate(
+        [
+            *((name, "sum") for name in SUMS),
+            ("age_p50_ms", "approximate_median"),
+            *((name, "max") for name in AGES if name != "age_p50_ms"),
+        ]
+    )
+    outages = _outages(rows, keys)
+    groups = []
+    for row in found.sort_by([(key, "ascending") for key in keys]).to_pylist():
+        named = {key: iso_ms(row[key] // 1_000) if key == "hour" else row[key] for key in keys}
+        observed_s, live_s = row["observed_s_sum"], row["live_s_sum"]
+        named["uptime"] = round(live_s / observed_s, 6) if observed_s else None
+        named |= {name: row[f"{name}_sum"] for name in SUMS}
+        named["age_p50_ms"] = row["age_p50_ms_approximate_median"]
+        named |= {name: row[f"{name}_max"] for name in AGES if name != "age_p50_ms"}
+        named["outages"] = outages.get(tuple(row[key] for key in keys), [])
+        groups.append(named)
+    return groups
+
+
+def _outages(rows: pa.Table, keys: list[str]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the outages of each group, the longest first."""
+    lists = rows["outages"].combine_chunks()
+    of_row, each = pc.list_parent_indices(lists), lists.flatten()
+    table = rows.select(keys).take(of_row)
+    for name in ("reason", "count", "seconds"):
+        table = table.append_column(name, each.field(name))
+    sums = table.group_by([*keys, "reason"], use_threads=False).aggregate(
+        [("count", "sum"), ("seconds", "sum")]
+    )
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in sums.sort_by([("seconds_sum", "descending"), ("reason", "ascending")]).to_pylist():
+        outage = {
+            "reason": row["reason"],
+            "count": row["count_sum"],
+            "seconds": row["seconds_sum"],
+        }
+        found.setdefault(tuple(row[key] for key in keys), []).append(outage)
+    return found
