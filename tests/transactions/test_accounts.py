@@ -167,7 +167,7 @@ class TestJoint:
 
     @pytest.mark.parametrize("limit", [7, 100])
     def test_answers_that_go_on_have_every_record_once(self, limit: int) -> None:
-        start_ms = NOW_MS - (4 if limit == 7 else DAYS + 1) * DAY_MS
+        start_ms = NOW_MS - (2 if limit == 7 else DAYS + 1) * DAY_MS
 
         async def story() -> tuple[list[str], list[str]]:
             async with Accounts() as here:
