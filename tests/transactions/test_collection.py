@@ -194,11 +194,30 @@ async def test_all_of_a_collected_account_begins_with_the_exchange(store: Store)
     """The time before it is stored as read: it once made `all` begin in 1970."""
     async with FennecHome(store) as home:
         await home.collect()
-        request = TransactionsRequest(exchange="fennec", transaction_types=[*ALL])
-        query = await home.service.prepare(request, key_id="key", streamed=True, whole=True)
+        request = TransactionsRequest(exchange="fennec", transaction_types=[*ALL], everything=True)
+        query = await home.service.prepare(request, key_id="key", streamed=True)
         assert isinstance(query, Query)
         begins = {each.begins_ms for each in SOURCES.values()}
         assert query.from_ms == min(begins) > 0
+        both = request.model_copy(update={"start_time": 0})
+        with pytest.raises(InvalidRequest, match="either start_time or everything"):
+            await home.service.prepare(both, key_id="key")
+
+
+async def test_pages_of_everything_keep_the_start_of_the_first(store: Store) -> None:
+    """The oldest time that an exchange keeps moves while a client reads."""
+    keeps_ms = 15 * DAY_MS
+    sources = {name: replace(each, keeps_ms=keeps_ms) for name, each in FENNEC.sources.items()}
+    async with FennecHome(store, sources=sources) as home:
+        asked = {"start_time": None, "everything": True, "source": "exchange"}
+        whole, _ = await home.ask(*ALL, **asked)
+        found, summary = await home.ask(*ALL, limit=61, **asked)
+        while summary["next_cursor"]:
+            home.time.passed_s += 60
+            page, summary = await home.ask(*ALL, limit=61, cursor=summary["next_cursor"], **asked)
+            found += page
+        assert found == whole
+        assert len(whole) > 200
 
 
 def test_a_hole_between_collected_ranges_is_not_the_limit_of_the_exchange() -> None:

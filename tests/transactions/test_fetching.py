@@ -18,7 +18,11 @@ from onebook.cli.transactions import _kept
 from onebook.client import Refused, Unavailable
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import SimulatedKey
+from onebook.store.leases import Lease, LeaseStore
+from onebook.store.rows import RangeRow
 from onebook.transactions.adapter import Coverage
+from onebook.transactions.bybit import BYBIT
+from onebook.transactions.collected import list_name, part_name
 from onebook.transactions.export import FORMS
 from transactions.exporting import needed
 
@@ -99,6 +103,28 @@ async def test_all_that_an_exchange_keeps(rig: Place, tmp_path: Path) -> None:
     here, first, there, second = await both(rig, one)
     assert first == second
     assert here.complete
+    assert there.complete
+
+
+async def test_all_begins_with_what_was_collected_alike_here_and_by_a_service(
+    rig: Place, tmp_path: Path
+) -> None:
+    """A service was once asked for everything since 1970, and said that it was not collected."""
+    one = replace(
+        wanted(tmp_path, types=("trades",)), start_ms=None, source="collected", verify=False
+    )
+    first_ms = one.end_ms - 1_500 * DAY_MS  # older than anything the exchange keeps
+    store, lease = rig.node.store.collected, Lease("collecting", "tests", one.end_ms)
+    assert await LeaseStore(store.database).acquire(lease, one.end_ms - 1)
+    for source in BYBIT.sources.values():
+        if source.window_ms:
+            listed = await store.add_list("bybit", "mainnet", list_name(source))
+            part = await store.add_list("bybit", "mainnet", part_name(source))
+            covered = part.list_id, RangeRow(first_ms, one.end_ms + DAY_MS)
+            await store.write(lease, listed.list_id, [], [covered])
+    here, first, there, second = await both(rig, one)
+    assert (here.coverage, here.complete, first) == (there.coverage, there.complete, second)
+    assert {entry.from_ms for entry in there.coverage} == {first_ms}
     assert there.complete
 
 

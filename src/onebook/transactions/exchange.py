@@ -138,6 +138,11 @@ class ExchangeAdapter:
         return MarketCache(markets, pages, clock=client.clock, display=self.entry.display)
 
     @property
+    def sequential(self) -> bool:
+        """Whether the requests of a key are sent one after the other."""
+        return self._definition.api.rising
+
+    @property
     def entry(self) -> AdapterEntry:
         """The exchange's names, types, addresses and bookkeeping."""
         return self._definition.entry

@@ -858,7 +858,7 @@ def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
 def filters_of(query: "AnyQuery") -> dict[str, Any]:
     """The documented echo of the request."""
     return {
-        "start_time": query.request.start_time,
+        "start_time": query.from_ms if query.request.everything else query.request.start_time,
         "end_time": query.request.end_time,
         "transaction_types": list(query.requested_types),
         "limit": query.limit,

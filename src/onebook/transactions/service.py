@@ -262,20 +262,18 @@ class Transactions:
         key_id: str,
         streamed: bool = False,
         summing: bool = False,
-        whole: bool = False,
     ) -> Query | JointQuery:
         """Check a request for one account or several without any request to an exchange.
 
         Args:
             summing: Whether a request without types gets those that add up to every balance.
-            whole: Whether a request without a start begins at the oldest time of the exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
             ServiceUnavailable: `all` accounts are requested, but none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
-            filled = await self._filled(request, summing=summing, whole=whole)
+            filled = await self._filled(request, summing=summing)
             return self.plan(filled, key_id=key_id, streamed=streamed)
         digest, states = joint_digest(request), {}
         transfers: tuple[TransferSide, ...] = ()
@@ -293,7 +291,7 @@ class Transactions:
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
-            part = await self._filled(part, summing=summing, whole=whole)
+            part = await self._filled(part, summing=summing)
             parts.append(
                 plan(
                     part,
@@ -318,14 +316,14 @@ class Transactions:
             transfers=transfers,
         )
 
-    async def _filled(
-        self, request: TransactionsRequest, *, summing: bool, whole: bool
-    ) -> TransactionsRequest:
+    async def _filled(self, request: TransactionsRequest, *, summing: bool) -> TransactionsRequest:
         """Complete the types and the start of a request for everything in an account."""
+        if request.everything and request.start_time is not None:
+            raise InvalidRequest("Give either start_time or everything.")
         if summing and not request.transaction_types:
             types = self.summing(one_of(request))
             request = request.model_copy(update={"transaction_types": types})
-        if whole and request.start_time is None:
+        if request.everything and not request.cursor:  # a cursor has the start
             # A minute later: the start of what an exchange keeps moves forward while we read.
             start_ms = self.reach_ms(request) + MINUTE_MS
             stored = await self._stored(request)
