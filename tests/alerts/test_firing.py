@@ -129,7 +129,7 @@ async def test_no_alert_fires_on_a_healthy_node(tmp_path):
     async with process("demo", "--port", "0", COLUMNS="200") as demo:
         page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
         url, key = page.group(1), page.group(2)
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as http:
             before = await scrape(url, client=http)
             starting_waited = waited_s(demo.pid)
             address = url.replace("http", "ws", 1).rstrip("/") + "/api/v1/ws"
