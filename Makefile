@@ -90,8 +90,9 @@ soak-dev: $(BIN)/.installed-dev ## the tests of `make test` in Python's developm
 	HYPOTHESIS_PROFILE=nightly $(DEV_MODE) $(BIN)/python -m pytest -p no:preloaded --numprocesses=$(PROCESSES) --dist=worksteal
 
 soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new seed
-	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
-		$(BIN)/python -m pytest -n0 -m "soak or not soak" --timeout=4000 tests/contract/test_fuzz.py
+	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_HUGE=1 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
+		$(BIN)/python -m pytest -n0 -m "soak or not soak" --timeout=4000 -k "no_bytes or damaged" \
+		tests/contract/test_fuzz.py tests/streams/test_packed.py
 
 soak-crash: $(BIN)/.installed-dev ## kill a node at 200 points of time and count what was billed
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s -m "soak or not soak" tests/e2e/test_crash.py

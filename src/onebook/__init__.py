@@ -1,15 +1,15 @@
 """Onebook: every exchange in one order book; every account in one ledger.
 
-`order_book`, `order_books`, `replay` and `history` are the library (`onebook.library`), which is
-imported when one of them is first used; `__init__.pyi` has their types. `sync` has them without
-asyncio.
+`order_book`, `order_books`, `replay`, `history` and `bars` are the library (`onebook.library`),
+which is imported when one of them is first used; `__init__.pyi` has their types. `sync` has them
+without asyncio.
 """
 
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-_LIBRARY = frozenset(("BookUpdate", "history", "order_book", "order_books", "replay"))
+_LIBRARY = frozenset(("BookUpdate", "bars", "history", "order_book", "order_books", "replay"))
 
 
 def __getattr__(name: str) -> Any:

@@ -106,11 +106,6 @@ def test_a_route_has_its_average_before_and_after_fees(view):
     assert lines(view, with_fees=True)[0].startswith("buy  300 USDT  only 250.25 on the books")
 
 
-def test_an_exchange_without_a_fee_is_named(view):
-    view.rejected = {"xt": "unknown_fee", "htx": "symbol_not_traded"}
-    assert lines(view, with_fees=True)[-1].endswith("okx 40 ms  no fee: xt")
-
-
 def test_an_old_published_fee_is_marked_with_its_date(view):
     of = date(2026, 3, 26)
     view.published_fees = (

@@ -179,7 +179,8 @@ def test_published_fees_are_shown_with_their_source(run: Run) -> None:
     found = json.loads(run("keys", "fees", "published", "--json").stdout)
     fees = {each["exchange"]: each for each in found["fees"]}
     assert fees["kucoin"]["date"] == "2026-03-26"
-    assert fees["kraken"]["source"] == "instrument list, read hourly"
+    assert fees["kraken"]["source"] == fees["gate"]["source"] == "instrument list, read hourly"
+    assert fees["whitebit"]["source"] == "instrument list, read hourly; unconfirmed"
     assert "binance" in found["unknown_fee"]
     assert {*fees, *found["unknown_fee"]} == {*EXCHANGES}
     shown = run("keys", "fees", "published")

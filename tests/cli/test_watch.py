@@ -138,6 +138,9 @@ def test_exchanges_that_are_not_live_are_named(view):
     assert drawn(view)[1] == "not live: bybit"
     view.rejected = {"krakne": "unknown_exchange"}
     assert drawn(view)[1] == "not live: bybit; not served: krakne (unknown_exchange)"
+    view.rejected = {"xt": "unknown_fee", "krakne": "unknown_exchange", "htx": "unknown_fee"}
+    shown = " ".join(drawn(view)[1:3])
+    assert "; not served: xt, htx (unknown_fee); not served: krakne (unknown_exchange)" in shown
 
 
 def test_a_crossed_book_says_so(view):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from client.place import place
+from client.test_js import MODULE, NODE, needs_node
 from e2e.service import ws_url
 from library.test_examples import NAMES, Run
 from onebook import exchanges
@@ -61,6 +62,16 @@ async def test_clients_run(tmp_path, kind, count):
             line = await first_line(sys.executable, "-u", "-c", text, **given)
             assert re.search(r"\d", line), line
             assert "not live" not in line
+
+
+@needs_node
+async def test_the_javascript_client_runs(tmp_path):
+    (program,) = of("onebook", "js")
+    program = program.replace('from "onebook"', f'from "{MODULE.as_uri()}"')
+    words = ("--no-warnings", "--experimental-websocket", "--input-type=module", "-e", program)
+    async with place(tmp_path) as rig:
+        line = await first_line(NODE, *words, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
+    assert re.match(r"20\S+Z [0-9.]+ \[ '\w+'", line), line
 
 
 async def test_library_examples_run(tmp_path, monkeypatch):

@@ -83,7 +83,7 @@ MIB: Final = 1 << 20
 KIB: Final = 1 << 10
 HEADER_BYTES: Final = 100 << 10  # of an HTTP answer, by httpcore
 NATS_BYTES: Final = 8 << 20
-HUGE_BYTES_MAX: Final = MIB // 4  # of an input here: time, not memory, is short in a test
+HUGE_BYTES_MAX: Final = MIB // 8  # of an input here: time, not memory, is short in a test
 BOMB_BYTES: Final = 64 << 20
 SAMPLES_BYTES: Final = 200  # of what a failure prints
 

@@ -564,7 +564,6 @@ def messages() -> list[bytes]:
     made: list[bytes] = []
 
     @given(st.dictionaries(st.sampled_from(WORDS), json_values | st.sampled_from(WORDS)))
-    @settings(max_examples=150)
     def make(message: Any) -> None:
         made.append(json.dumps(message).encode())
 

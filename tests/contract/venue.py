@@ -23,7 +23,7 @@ from onebook.simulator.kit import (
 from onebook.simulator.kit.market import MarketBooks, Offer
 
 LISTED = 3
-LEVELS = 24  # of a side, where the window of a client holds more
+LEVELS = 12  # of a side, where the window of a client holds more
 WINDOW_MAX = 100  # of the windows that a client must cut
 BEYOND = 12  # levels that such a window does not hold, so that some leave it and some enter
 START = Now(1_000.0, 1_700_000_000_000)
@@ -56,12 +56,18 @@ def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
 
 
 class Venue:
-    """What the contract suite needs of an exchange: its true books and its protocol."""
+    """What the contract suite needs of an exchange: its true books and its protocol.
 
-    def __init__(self, name: str, seed: int = 1) -> None:
+    Args:
+        levels_max: Levels per side at most; by default more than the windows that clients cut.
+    """
+
+    def __init__(self, name: str, seed: int = 1, *, levels_max: int = WINDOW_MAX + BEYOND) -> None:
         self._exchange = CHANNELS[name]
         kind = DIALECTS[self._exchange.name]
-        profile = kind.profile._replace(depth=min(kind.profile.depth, levels(self._exchange)))
+        profile = kind.profile._replace(
+            depth=min(kind.profile.depth, levels(self._exchange), levels_max)
+        )
         offer = Offer(kind.listings[:LISTED], profile)
         self.name = name
         self.random = random.Random(seed)

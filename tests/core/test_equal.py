@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from core.both import (
@@ -86,7 +86,6 @@ def outcome(change: Any, *arguments: Any) -> str:
         return "refused"
 
 
-@settings(max_examples=max(150, settings.default.max_examples))
 @given(life=steps(4, extremes=12), how=options(), levels_max=st.integers(1, 12))
 def test_any_life_gives_the_same_bytes(life: list[Any], how: Options, levels_max: int) -> None:
     books = [[core.Book(levels_max) for _ in NAMES] for core in (reference, COMPILED)]

@@ -207,7 +207,7 @@ NEARLY = st.tuples(MOMENTS, st.integers(0, 30), st.sampled_from("0129-:.TZ ")).m
 
 @needs_compiled
 @given(st.lists(MOMENTS | ODD | NEARLY, min_size=1, max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=2 * settings.default.max_examples)
 def test_times_are_read_as_the_connectors_read_them(texts) -> None:
     assert times_of(core, texts) == [microseconds(each) for each in texts]
 

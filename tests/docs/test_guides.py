@@ -49,15 +49,6 @@ async def test_keep_50_gb(tmp_path):
         assert shown.count("\n") == 1
 
 
-async def test_a_bridge(tmp_path):
-    (program,) = blocks("explanation/net.md", "python", "client")
-    async with place(tmp_path) as rig:
-        given = environment(rig.url, rig.key)
-        pattern = r"(?m)^0\.05\d+ .*\w:USDT\b.*\n(.*\n)*BTC/USDT on \w.* \d+ ms old\n"
-        shown = await printed(*PYTHON, program, pattern=pattern, **given)
-    assert "None" not in shown
-
-
 async def test_follow_deltas(tmp_path):
     (program,) = blocks("guides/follow-deltas.md", "python", "client")
     async with place(tmp_path) as rig:

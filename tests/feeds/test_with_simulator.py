@@ -137,7 +137,14 @@ async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
 
 
 @pytest.mark.over_sockets
-@pytest.mark.parametrize("kind", ["gap", "garbage", "nan", "negative", "crossed", "checksum"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("gap", "garbage", "crossed", "checksum"),
+        # To a session the same as garbage; tests/contract/test_hostile has them of every exchange.
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("nan", "negative")),
+    ],
+)
 async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(rig, kind):
     rig, instrument = rig
     guard = EXCHANGES[instrument.exchange].guard

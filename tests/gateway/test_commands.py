@@ -158,12 +158,12 @@ def test_fields_are_read():
         (
             '{"action":"subscribe_transactions","id":"a"}',
             b'"missing_parameters","message":"exchange: is required; it must be text of at most '
-            b'64 characters, or a list of it.","code":4003',
+            b'64 characters, or a list of such texts.","code":4003',
         ),
         (
             '{"action":"subscribe_transactions","exchange":5,"id":"a"}',
             b'"invalid_parameters","message":"exchange: must be text of at most 64 characters, '
-            b'or a list of it."',
+            b'or a list of such texts."',
         ),
         (
             '{"action":"subscribe_transactions","exchange":"bybit","testnet":1,"id":"a"}',

@@ -158,7 +158,10 @@ async def test_all_accounts_are_followed_each_event_once_under_its_own_name(tmp_
         assert len(ids["kraken"]) == len(ids["kraken:treasury"])
         assert there.kraken.streams.opened == 2
         assert there.bybit.streams.opened == 1
-        await there.client.say(action="unsubscribe_transactions")
+        await there.client.say(
+            action="unsubscribe_transactions", exchange=["bitget", "All"], id="list"
+        )
+        assert (await there.client.kind("transaction_unsubscribe_response"))["success"]
         await waited(lambda: not there.bybit.streams.connections)
         await waited(lambda: not there.kraken.streams.connections)
         await waited(lambda: not there.okx.streams.connections)

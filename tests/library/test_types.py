@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import asyncio
 from decimal import Decimal
@@ -68,11 +70,16 @@ except NoLiveBook as error:
 """
 
 
-def test_a_program_passes_mypy_strict(tmp_path: Path) -> None:
+def test_a_program_passes_mypy_strict(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    cache = pytestconfig.cache
+    assert cache is not None
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", program],
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--config-file="),
+            *("--cache-dir", cache.mkdir("mypy"), program),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ from onebook.streams.fill import fill_sizes
 
 from .test_streams import Rig, parse
 
-FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "240").rpartition(":")
+FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "120").rpartition(":")
 SEEDS = range(int(FIRST or 0), int(END))
 PER_TEST = 40
 ROUNDS = 5

@@ -91,7 +91,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     """A node over sockets; commands use the settings of its host."""
-    async with place(tmp_path) as rig:
+    async with place(tmp_path, rate_hz=0) as rig:
         store, accounts = rig.node.settings.store, rig.node.settings.transactions
         monkeypatch.setenv("ONEBOOK_STORE__URL", store.url)
         monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(store.pepper_file))

@@ -167,7 +167,7 @@ class TestJoint:
 
     @pytest.mark.parametrize("limit", [7, 100])
     def test_answers_that_go_on_have_every_record_once(self, limit: int) -> None:
-        start_ms = NOW_MS - (4 if limit == 7 else DAYS + 1) * DAY_MS
+        start_ms = NOW_MS - (2 if limit == 7 else DAYS + 1) * DAY_MS
 
         async def story() -> tuple[list[str], list[str]]:
             async with Accounts() as here:
@@ -222,6 +222,9 @@ class TestJoint:
     def test_types_that_no_account_has_are_refused(self) -> None:
         with pytest.raises(InvalidTransactionTypes, match="'lottery' is unknown to all"):
             answered("all", "deposits", "lottery")
+        with pytest.raises(InvalidTransactionTypes, match="'lottery' is unknown to all") as refused:
+            answered("all", "lottery")
+        assert {"deposits", "conversions"} <= set(refused.value.details["supported_types"])
 
     def test_an_account_without_any_of_the_types_is_left_out(self) -> None:
         assert answered("all", "conversions")["accounts"] == ["corsac", "corsac:treasury"]

@@ -37,7 +37,10 @@ async def lines_of(client: httpx.AsyncClient) -> list[bytes]:
     return answer.content.splitlines()
 
 
-@pytest.mark.parametrize("form", FILES)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(each, marks=() if each in MEDIA else pytest.mark.soak) for each in FILES],
+)
 async def test_a_file_has_every_record_that_moves_money(
     form: str, client: httpx.AsyncClient, node: Node, tmp_path: Path, temporary: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """Two years of a busy account with every kind of fault: every record exactly once.
 
-The size is a fortieth of the full proof by default, so that it fits into the suite; the full one
+The size is an eightieth of the full proof by default, so that it fits into the suite; the full one
 (200,000 executions, 300,000 ledger lines, 20,000 deposits and withdrawals in two years) runs with
 ONEBOOK_BIG=1.
 """
@@ -30,8 +30,8 @@ from transactions.bybit_support import (
 )
 
 FULL = os.environ.get("ONEBOOK_BIG") == "1"
-SCALE = 1 if FULL else 40
-DAYS = 728 if FULL else 60
+SCALE = 1 if FULL else 80
+DAYS = 728 if FULL else 30
 TYPES = (
     "holdings",
     "deposits",

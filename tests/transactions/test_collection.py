@@ -1,6 +1,7 @@
 """Collection: equal to the exchange's answer, kept after its retention, safe against kills."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -51,6 +52,13 @@ from transactions.fennec.adapter import FENNEC
 
 ALL = ("deposits", "withdrawals", "trades", "ledger")
 OTHER_KEY = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+# What does not depend on the database, because others prove that each stores and returns records.
+of_any_database = pytest.mark.parametrize(
+    "url",
+    [pytest.param(kind, marks=() if kind == KINDS[0] else pytest.mark.soak) for kind in KINDS],
+    indirect=True,
+    scope="module",
+)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -115,6 +123,7 @@ async def test_a_collection_is_proven_without_the_exchange(store: Store) -> None
         assert told["verification"]["holds"] is False
 
 
+@of_any_database
 async def test_pages_of_a_joined_answer_are_those_of_the_exchange(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()
@@ -130,6 +139,7 @@ async def test_pages_of_a_joined_answer_are_those_of_the_exchange(store: Store) 
         assert coverage_of(summary)["trades"]["collected"]["to"] < at
 
 
+@of_any_database
 async def test_a_joined_answer_asks_only_for_what_is_new(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()
@@ -143,6 +153,7 @@ async def test_a_joined_answer_asks_only_for_what_is_new(store: Store) -> None:
         assert joined == fetched
 
 
+@of_any_database
 async def test_what_the_exchange_forgot_is_still_there(store: Store) -> None:
     keeps_ms = 25 * DAY_MS
     sources = {
@@ -178,15 +189,35 @@ async def test_what_the_exchange_forgot_is_still_there(store: Store) -> None:
 LISTS = {"deposits": "deposits", "fills": "trades", "ledger": "ledger"}
 
 
+@of_any_database
 async def test_all_of_a_collected_account_begins_with_the_exchange(store: Store) -> None:
     """The time before it is stored as read: it once made `all` begin in 1970."""
     async with FennecHome(store) as home:
         await home.collect()
-        request = TransactionsRequest(exchange="fennec", transaction_types=[*ALL])
-        query = await home.service.prepare(request, key_id="key", streamed=True, whole=True)
+        request = TransactionsRequest(exchange="fennec", transaction_types=[*ALL], everything=True)
+        query = await home.service.prepare(request, key_id="key", streamed=True)
         assert isinstance(query, Query)
         begins = {each.begins_ms for each in SOURCES.values()}
         assert query.from_ms == min(begins) > 0
+        both = request.model_copy(update={"start_time": 0})
+        with pytest.raises(InvalidRequest, match="either start_time or everything"):
+            await home.service.prepare(both, key_id="key")
+
+
+async def test_pages_of_everything_keep_the_start_of_the_first(store: Store) -> None:
+    """The oldest time that an exchange keeps moves while a client reads."""
+    keeps_ms = 15 * DAY_MS
+    sources = {name: replace(each, keeps_ms=keeps_ms) for name, each in FENNEC.sources.items()}
+    async with FennecHome(store, sources=sources) as home:
+        asked = {"start_time": None, "everything": True, "source": "exchange"}
+        whole, _ = await home.ask(*ALL, **asked)
+        found, summary = await home.ask(*ALL, limit=61, **asked)
+        while summary["next_cursor"]:
+            home.time.passed_s += 60
+            page, summary = await home.ask(*ALL, limit=61, cursor=summary["next_cursor"], **asked)
+            found += page
+        assert found == whole
+        assert len(whole) > 200
 
 
 def test_a_hole_between_collected_ranges_is_not_the_limit_of_the_exchange() -> None:
@@ -218,6 +249,7 @@ async def pages_with_a_failure(
     return sorted(each["transactionId"] for each in found)
 
 
+@of_any_database
 async def test_a_retry_repeats_nothing_that_the_collection_added(store: Store) -> None:
     """The exchange could fill a gap of the collection, but fails meanwhile."""
 
@@ -229,12 +261,15 @@ async def test_a_retry_repeats_nothing_that_the_collection_added(store: Store) -
         fetched, _ = await home.ask(*ALL, source="exchange")
         everything = sorted(each["transactionId"] for each in fetched)
         await with_a_gap(store)
-        for name, good in (("deposits", 1), ("fills", 0), ("fills", 5), ("ledger", 3)):
-            for limit in (None, 61):
-                found = await pages_with_a_failure(home, name, good, nothing, limit=limit)
-                assert found == everything, (name, good, limit)
+        for name, good, limit in (
+            *(("deposits", 1, None), ("fills", 0, 61)),
+            *(("fills", 5, None), ("ledger", 3, 61)),
+        ):
+            found = await pages_with_a_failure(home, name, good, nothing, limit=limit)
+            assert found == everything, (name, good, limit)
 
 
+@of_any_database
 async def test_what_the_exchange_refuses_for_good_is_added_by_the_collection(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()
@@ -256,6 +291,7 @@ async def with_a_gap(store: Store) -> None:
         await connection.execute(collected_ranges.update().values(from_ms=at_ms))
 
 
+@of_any_database
 async def test_a_retry_after_a_collection_skips_nothing(store: Store) -> None:
     """By the time of the retry, the missing part has been collected."""
     time = Passing()
@@ -270,6 +306,7 @@ async def test_a_retry_after_a_collection_skips_nothing(store: Store) -> None:
         assert found == sorted(each["transactionId"] for each in fetched)
 
 
+@of_any_database
 async def test_an_event_that_changes_is_read_again(store: Store) -> None:
     recent = FennecAccount(NOW_MS - 600_000, days=20, orders_a_day=4)
     time = Passing()
@@ -481,6 +518,35 @@ async def test_a_service_collects_when_it_is_due(store: Store) -> None:
         assert [(each.at_ms - NOW_MS) // 60_000 for each in readings] == [120, 60, 0]
 
 
+async def test_why_a_collection_is_incomplete_is_logged_when_it_begins_or_changes(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SETTINGS.model_copy(update={"collect_every": 900.0})
+    async with FennecHome(store, settings=settings) as home:
+        looks = 0
+        home.exchange.faults.queue("/private/fills", *["denied"] * 99)
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            looks += 1
+            await collected()
+            home.time.passed_s += 900
+            if looks == 3:
+                home.exchange.faults = AccountFaults()
+            if looks > 4:
+                raise asyncio.CancelledError
+
+        clock = made_of(wall_ms=home.time.now_ms, sleep=_unless_renewing(sleep))
+        collector = Collector(home.service, store.facts, settings=settings, clock=clock)
+        with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
+            await collector.run()
+    (said,) = caplog.messages
+    assert said == (
+        "The collection of fennec (mainnet) is incomplete (fills, trades): Fennec refused the "
+        "request."
+    )
+
+
 async def collected() -> None:
     """Wait until no account is being collected."""
     while any(task.get_name().startswith("collect ") for task in asyncio.all_tasks()):
@@ -501,6 +567,7 @@ class Held(httpx.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
 
+@of_any_database
 async def test_a_long_collection_delays_no_other_account(store: Store) -> None:
     settings = SETTINGS.model_copy(update={"collect_every": 3_600.0})
     async with FennecHome(store, settings=settings) as home:
@@ -552,6 +619,7 @@ class GrowingFennec(FennecAccount):
         self._deposit(at_ms, "USDT", amount)
 
 
+@of_any_database
 async def test_own_readings_prove_what_lies_between_them(store: Store) -> None:
     """Where an exchange has no ledger, holdings of two collections are compared."""
     kinds = tuple(kind for kind in FENNEC.entry.types if kind != "ledger")

@@ -160,7 +160,7 @@ async def read(owner: Owner) -> Read:
     """All accounts in one answer, with the types of a tax file, as the command line asks."""
     async with serving(owner) as service:
         query = await service.prepare(
-            asked(verify=True), key_id=CALLER, streamed=True, summing=True, whole=True
+            asked(verify=True), key_id=CALLER, streamed=True, summing=True
         )
         async with service.run(query, key_id=CALLER) as run:
             assert isinstance(run, JointRun)

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.transactions.adapter import FailureReason, SourceFailed
+from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.kraken import KRAKEN
+from onebook.transactions.kraken.api import COUNTER
 from onebook.transactions.limits import Waits
 from onebook.transactions.pools import (
     LATENCY_S,
@@ -166,6 +170,32 @@ def test_a_wait_for_a_counter_is_shown() -> None:
         return left_s
 
     assert run(story()) == pytest.approx((1 + LATENCY_S * 0.33) / 0.33)
+
+
+def test_higher_limits_of_an_account_leave_those_of_the_address() -> None:
+    limits = {
+        "counter": STARTER,
+        "window": CostLimit(50, 1.0, start=10),
+        "address": CostLimit(500, 5.0, scope=PoolScope.ADDRESS),
+    }
+
+    async def seconds(name: str, factor: float) -> float:
+        pool = Pools(limits, CLOCK, factor=factor).pool(name, "mainnet", "key")
+        began_s = loop_s()
+        for _ in range(1_000):
+            await pool.acquire()
+        return loop_s() - began_s
+
+    for name, share in (("counter", 1 / 3), ("window", 1 / 3), ("address", 1.0)):
+        once_s, thrice_s = run(seconds(name, 1.0)), run(seconds(name, 3.0))
+        assert thrice_s == pytest.approx(once_s * share, rel=0.05)
+
+
+def test_the_limits_of_an_account_are_a_setting() -> None:
+    settings = TransactionSettings(overrides={"kraken": AccountUrls(limit_factor=3.0)})
+    default, pro = (ExchangeAdapter(KRAKEN, each) for each in (None, settings))
+    once, thrice = (each._client._pools._limits[COUNTER] for each in (default, pro))
+    assert (thrice.units, thrice.sinks) == (once.units, pytest.approx(3 * once.sinks))
 
 
 def test_a_pool_belongs_to_a_key_a_user_or_this_address() -> None:

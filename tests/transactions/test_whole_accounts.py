@@ -91,11 +91,11 @@ def test_every_record_has_an_id_of_its_own_and_refers_to_others(label: str) -> N
 @pytest.mark.parametrize(
     ("label", "limit", "rows"),
     [
-        ("kraken", 7, 150),
+        ("kraken", 7, 80),
         pytest.param("kraken", 7, 600, marks=pytest.mark.soak),
         ("kraken", 50, 600),
         pytest.param("kraken", 333, 600, marks=pytest.mark.soak),
-        ("okx", 7, 120),
+        ("okx", 7, 70),
         ("okx", 100, 600),
         pytest.param("okx", 333, 600, marks=pytest.mark.soak),
     ],

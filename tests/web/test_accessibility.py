@@ -258,6 +258,19 @@ async def test_a_wide_table_of_the_docs_is_scrolled_by_keyboard_where_it_is_cut(
     await page.until(f"{stops} === {cut}.length && {cut}.length < 5")
 
 
+async def test_no_name_in_the_first_column_of_a_table_of_the_docs_is_broken(
+    page: Page, address: str
+) -> None:
+    """A wide table is scrolled; a narrow column of types read `depo sits`."""
+    await page.open("about:blank")
+    await resize(page, 390)
+    await page.go(f"{address}/docs")
+    broken = """[...document.querySelectorAll('.wide td:first-child > code')].filter((one) =>
+      one.checkVisibility() && /^\\w+$/.test(one.textContent) && one.getClientRects().length > 1)
+      .map((one) => one.textContent)"""
+    assert await page.run(broken) == []
+
+
 async def test_the_contents_of_the_docs_open_with_a_finger(page: Page, address: str) -> None:
     """WCAG 2.2, 2.5.8: a target has 24 pixels."""
     await page.open("about:blank")

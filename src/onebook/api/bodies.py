@@ -125,7 +125,7 @@ class HealthReport(AnswerBody):
     status: Literal["healthy", "degraded", "draining"]
     unified_api: Literal["operational", "unavailable"]
     available_exchanges: list[str]
-    """Number of exchanges whose transactions are available."""
+    """Exchanges whose transactions are available."""
     supported_exchanges: int
     """Number of exchanges in the transaction interface."""
     timestamp: str

@@ -46,6 +46,7 @@ NAME_SHOWN_MAX = 64
 # The type required by each kind of pydantic error, by its prefix.
 _MUST_BE = (
     ("milliseconds", "a whole number of Unix milliseconds"),
+    ("names", "text, or a list of texts"),
     ("string", "text"),
     ("int", "a whole number"),
     ("bool", "true or false"),
@@ -119,6 +120,9 @@ def _sentence(fault: ErrorDetails) -> str:
             return CREDENTIALS_HELD
         case "extra_forbidden":
             return f"Unknown field {name[:NAME_SHOWN_MAX]}."
+        case "literal_error":
+            expected = fault["ctx"]["expected"].replace("'", '"')
+            return f"Field {name} must be {expected}."
     if not name:
         return "The body must be a JSON object."
     kind = next((words for start, words in _MUST_BE if fault["type"].startswith(start)), "")

@@ -73,8 +73,8 @@ class HistoryPlayer:
         self._twins: dict[BookName, str] = {}
         # The window: what is to be applied, and until when.
         self._replays: list[tuple[BookName, BookReplay]] = []
-        self._until_us = start_us
-        self._gap = ""  # why books become stale at `at_us`
+        self.until_us = start_us
+        self.gap = ""  # why books become stale at `at_us`
         self._moments: list[tuple[int, int]] | None = []  # received, replay; None: not made yet
         self._place = 0
 
@@ -103,7 +103,7 @@ class HistoryPlayer:
         """
         if self.due_us is not None:
             return True
-        self.at_us = max(self.at_us, self._until_us)
+        self.at_us = max(self.at_us, self.until_us)
         if self._started and self.at_us >= self._end_us:
             return False
         interval = self._next()
@@ -113,8 +113,9 @@ class HistoryPlayer:
         self._replays, self._moments, self._place = [], None, 0
         if self._run and not continued:
             since, until = iso_us(self.at_us), iso_us(interval.start_us)
-            self._run, self._gap = 0, f"nothing was recorded from {since} to {until}"
+            self._run, self.gap = 0, f"nothing was recorded from {since} to {until}"
         elif interval.start_us > self._end_us:
+            self.at_us = self._end_us
             return False
         else:
             self._read(interval, continued)
@@ -157,7 +158,7 @@ class HistoryPlayer:
                     self._replays.append((name, replay))
         if not continued:
             self._played, self._twins, self._run = {}, {}, interval.run
-        self.at_us, self._until_us = at_us, stop_us
+        self.at_us, self.until_us = at_us, stop_us
         if rows > 2 * WINDOW_ROWS:
             self._window_us = max(WINDOW_MIN_US, self._window_us // 2)
         elif 4 * rows < WINDOW_ROWS:
@@ -169,16 +170,16 @@ class HistoryPlayer:
     def due_us(self) -> int | None:
         """The next moment at which a book changes in this window; None if it was applied."""
         if self._moments is None:
-            self._moments = [] if self._gap else self._sorted()
+            self._moments = [] if self.gap else self._sorted()
         if self._place < len(self._moments):
             return self._moments[self._place][0]
-        return self.at_us if self._gap else None
+        return self.at_us if self.gap else None
 
     def _sorted(self) -> list[tuple[int, int]]:
         return sorted(
             (max(received, self.at_us), at)
             for at, (_, replay) in enumerate(self._replays)
-            for received in replay.times(self._until_us)
+            for received in replay.times(self.until_us)
         )
 
     def step(self) -> None:
@@ -194,7 +195,7 @@ class HistoryPlayer:
 
     def play(self, until_us: int) -> None:
         """Apply what was received until a time in this window, each book in one go."""
-        until_us = min(until_us, self._until_us)
+        until_us = min(until_us, self.until_us)
         self._apply(self._replays, until_us)
         if self._moments is not None:
             self._place = bisect_right(self._moments, (until_us, len(self._replays)))
@@ -202,7 +203,7 @@ class HistoryPlayer:
     def _apply(self, replays: Sequence[tuple[BookName, BookReplay]], until_us: int) -> None:
         """Play into books, then notify their subscribers, so that none sees a part of a moment."""
         before: dict[LiveBook, Health] = {}  # of books with another state
-        if self._gap:
+        if self.gap:
             self._lose(before)
         played = [self._play(*each, until_us, before) for each in replays]
         changed = dict.fromkeys([*before, *(book for book in played if book is not None)])
@@ -244,8 +245,8 @@ class HistoryPlayer:
         for name in self._played:
             book = self._book(self.instruments[name])
             before[book] = book.health
-            _set_state(book, Health.STALE, self._gap)
-        self._played, self._twins, self._gap = {}, {}, ""
+            _set_state(book, Health.STALE, self.gap)
+        self._played, self._twins, self.gap = {}, {}, ""
 
 
 def _state_of(book: LiveBook) -> tuple[Health, Reason | None, str, IdentityMark | None]:

@@ -43,7 +43,9 @@ credentials_app = typer.Typer(
     help="Exchange credentials of the operator: set, check, list, rotate, remove.",
 )
 
-Exchange = Annotated[str, typer.Argument(help="Exchange, such as bybit.")]
+Exchange = Annotated[
+    str, typer.Argument(help="Exchange or named account: bybit, or bybit:treasury.")
+]
 Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet credentials.")]
 Demo = Annotated[bool, typer.Option("--demo", help="Use the credentials of the demo account.")]
 

@@ -26,6 +26,8 @@ USERNAME: Final = "demo"
 # Taker fees of the demo's key in percent; invented.
 FEES: Final = {"binance": "0.075", "kraken": "0.26", "okx": "0.08", "*": "0.1"}
 COLLECT_EVERY_S: Final = 60.0
+# These simulated accounts have no rate limits, so that the demo is quick to read.
+LIMIT_FACTORS: Final = {"kraken": 20.0, "okx": 20.0}
 DRAIN_S: Final = 0.5
 PORTS_TRIED: Final = 20
 
@@ -76,6 +78,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
                             "mainnet_url": account.url,
                             "testnet_url": account.url,
                             "hosts": account.hosts,
+                            "limit_factor": LIMIT_FACTORS.get(name, 1.0),
                         }
                         for name, account in accounts.items()
                     },

@@ -190,12 +190,16 @@ def published_fee(exchange: Exchange) -> str:
         return f"{page} %{by}, {page.page} of {page.date}"
     if not exchange.lists_fees:
         return "-"
-    seen = confirmations(docstring(exchange)).get(FEES)
-    if proven_of(exchange).fees:
-        how = ""
-    else:
-        how = UNRECORDED_FEES if seen is None else f"; seen {seen.when} in {seen.source}"
+    how = UNRECORDED_FEES
+    if is_recorded_fee(exchange):
+        seen = confirmations(docstring(exchange)).get(FEES)
+        how = "" if seen is None else f"; seen {seen.when} in {seen.source}"
     return f"of each pair in the instrument list{how}"
+
+
+def is_recorded_fee(exchange: Exchange) -> bool:
+    """Return whether a recorded response has the fee that the list of an exchange states."""
+    return bool(proven_of(exchange).fees) or FEES in confirmations(docstring(exchange))
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:

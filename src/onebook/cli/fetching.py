@@ -122,6 +122,7 @@ async def fetch_here(wanted: FetchRequest, config: Path | None) -> FetchOutcome:
         testnet=wanted.testnet,
         demo=wanted.demo,
         start_time=wanted.start_ms,
+        everything=wanted.start_ms is None,
         end_time=wanted.last_ms,
         source=wanted.source,
         verify=wanted.verify,
@@ -132,9 +133,7 @@ async def fetch_here(wanted: FetchRequest, config: Path | None) -> FetchOutcome:
             if wanted.output is None:
                 types = every_type(wanted, {each.name: each.types for each in service.exchanges})
                 request = request.model_copy(update={"transaction_types": types})
-            query = await service.prepare(
-                request, key_id=OPERATOR, streamed=True, summing=True, whole=True
-            )
+            query = await service.prepare(request, key_id=OPERATOR, streamed=True, summing=True)
             async with service.run(query, key_id=OPERATOR, patient=True) as run:
                 with _part(wanted, run.wallet) as file, progress_bar() as progress:
 
@@ -181,12 +180,15 @@ async def fetch_there(wanted: FetchRequest, url: str, key: str) -> FetchOutcome:
         "transaction_types": wanted.types,
         "testnet": wanted.testnet,
         "demo": wanted.demo,
-        "start_time": wanted.start_ms or 0,
+        "start_time": wanted.start_ms,
         "end_time": wanted.last_ms,
         "verify": wanted.verify,
     }
-    if wanted.source is not None:  # unknown to services of earlier releases
+    # Unknown to services of earlier releases
+    if wanted.source is not None:
         body["source"] = wanted.source
+    if wanted.start_ms is None:
+        body["everything"] = True
     summary: Summary | None = None
     count = 0
     async with RestClient(addresses_of(url).rest, key) as service:

@@ -1,25 +1,28 @@
-"""`onebook history`: books of a past moment, from the files that `onebook serve` records."""
+"""`onebook history`: books of the past, from the files that `onebook serve` records."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from onebook.cli.common import console, fail, reported
+from onebook.cli.dates import now_ms, past_end_ms, past_ms
+from onebook.library.bars import bars
 from onebook.library.history import NEEDS_PYARROW, history
 from onebook.orderbook import MissingPackage
 
-history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show, verify.")
+history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show, bars, verify.")
 
 EXIT_PROBLEMS: Final = 1
 
 
 @history_app.callback()
 def history_group() -> None:
-    """Recorded order books: show, verify."""
+    """Recorded order books: show, bars, verify."""
 
 
 @history_app.command("show")
@@ -68,6 +71,86 @@ def show(
         why = ": ".join(filter(None, (health.reason, health.detail)))
         states.add_row(name, health.state, age, why)
     console.print(states)
+
+
+class BarsFormat(StrEnum):
+    """Output format of bars."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@history_app.command("bars")
+@reported
+def bars_command(
+    folder: Annotated[
+        str, typer.Argument(help="Folder of the history (`history.dir`), or s3://bucket/prefix.")
+    ],
+    symbol: Annotated[str, typer.Argument(help="Pair, such as BTC/USDT.")],
+    every: Annotated[
+        str, typer.Option("--every", help="Interval: 100ms, 1s, 5m or 1h, for example.")
+    ] = "1s",
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Start: a day, a time, or a duration before now."),
+    ] = None,
+    until: Annotated[
+        str, typer.Option("--to", help="End: a day, inclusive, a time, or now.")
+    ] = "now",
+    exchange: Annotated[
+        list[str] | None,
+        typer.Option("--exchange", "-e", help="Exchange to merge; repeatable. Default: all."),
+    ] = None,
+    within: Annotated[
+        list[str] | None,
+        typer.Option("--within", help="Distance in basis points; repeatable. Default: 10."),
+    ] = None,
+    amount: Annotated[
+        list[str] | None,
+        typer.Option("--amount", help="Size to buy and sell, in the base currency; repeatable."),
+    ] = None,
+    form: Annotated[BarsFormat, typer.Option("--format", help="csv or parquet.")] = BarsFormat.CSV,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file; required for parquet.")
+    ] = None,
+) -> None:
+    """Write price, spread, depth and cost of the merged book at the end of each interval.
+
+    docs/guides/history.md explains the columns.
+
+    Example: onebook history bars /var/lib/onebook/history BTC/USDT --every 1m --from 1d -o bars.csv
+    """
+    if output is None and form is BarsFormat.PARQUET:
+        fail("--format parquet needs --output.")
+    now = now_ms()
+    try:
+        table = bars(
+            folder,
+            symbol.upper(),
+            every=every,
+            start=None if since is None else past_ms(since, now) * 1_000,
+            end=past_end_ms(until, now) * 1_000,
+            exchanges=exchange or None,
+            within=within or ["10"],
+            amounts=amount or (),
+        )
+        write_bars(table, form, output)
+    except (LookupError, ValueError, OSError, MissingPackage) as error:
+        fail(str(error))
+
+
+def write_bars(table: Any, form: BarsFormat, output: Path | None) -> None:
+    """Write bars to a file, or to standard output.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    from pyarrow import csv, parquet
+
+    if form is BarsFormat.PARQUET:
+        parquet.write_table(table, output, compression="zstd")
+    else:
+        csv.write_csv(table, typer.get_binary_stream("stdout") if output is None else output)
 
 
 @history_app.command("verify")

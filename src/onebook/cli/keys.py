@@ -21,7 +21,7 @@ from onebook.accounts.pepper import (
 )
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import now_ms, span_ms, until_ms
-from onebook.cli.exchange_facts import proven_of
+from onebook.cli.exchange_facts import is_recorded_fee
 from onebook.cli.operator import (
     AsJson,
     ConfigFile,
@@ -40,7 +40,7 @@ from onebook.fees import PUBLISHED, TakerFees, named_table
 from onebook.model import Tier
 from onebook.store import KeyRow
 
-UNCONFIRMED = "; unconfirmed"  # no answer of this list was recorded
+UNCONFIRMED = "; unconfirmed"  # the fee is in no recorded response
 
 keys_app = typer.Typer(
     no_args_is_help=True,
@@ -258,9 +258,8 @@ def _print_published(as_json: bool) -> None:
         if page is not None:
             stated.append((name, str(page), page.page, page.date, is_old_fee(page.date, today)))
         elif exchange.lists_fees:
-            read = "instrument list, read hourly" + (
-                "" if proven_of(exchange).fees else UNCONFIRMED
-            )
+            read = "instrument list, read hourly"
+            read += "" if is_recorded_fee(exchange) else UNCONFIRMED
             stated.append((name, "of each pair", read, None, False))
         else:
             unknown.append(name)

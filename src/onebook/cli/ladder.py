@@ -157,9 +157,9 @@ class Ladder:
         missing = []
         if view.stale_exchanges:
             missing.append("not live: " + ", ".join(view.stale_exchanges))
-        if view.rejected:
-            named = (f"{name} ({reason})" for name, reason in view.rejected.items())
-            missing.append("not served: " + ", ".join(named))
+        for reason in dict.fromkeys(view.rejected.values()):
+            named = (name for name, why in view.rejected.items() if why == reason)
+            missing.append(f"not served: {', '.join(named)} ({reason})")
         return [title, *self._folded("; ".join(missing), "yellow")] if missing else [title]
 
     def _folded(self, text: str, style: str) -> list[Text]:
@@ -441,7 +441,6 @@ def _rounded(number: Decimal, decimals: int) -> str:
 def _ages(view: BookView, width: int | None) -> Text:
     oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
     parts = [f"{name} {_age(view, name)}" for name in oldest]
-    parts += [f"no fee: {name}" for name, why in view.rejected.items() if why == "unknown_fee"]
     # A view in several quotes has a fee of each pair.
     parts += dict.fromkeys(
         f"{each.exchange}: fee of {each.date}" for each in view.published_fees if each.old

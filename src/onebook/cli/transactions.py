@@ -537,7 +537,7 @@ def _show_step(bar: "Progress", task: "TaskID", step: "Step") -> None:
     waiting = step.waiting_s > WAIT_SHOWN_S
     bar.update(
         task,
-        completed=(step.number - 1 + step.share) / max(1, step.lists),
+        completed=step.share,
         count=step.records,
         description=doing(step.account, step.waiting_s)
         if waiting

@@ -312,7 +312,7 @@ class GatewaySettings(Section):
 
 
 class AccountUrls(Section):
-    """Replacement URLs of one exchange; an empty value keeps the built-in URL."""
+    """Replacement URLs and rate limits of one exchange; an empty URL keeps the built-in one."""
 
     mainnet_url: str = ""
     """Base URL of the live exchange, for every host that is not in `hosts`."""
@@ -322,6 +322,9 @@ class AccountUrls(Section):
     """Base URL of demo accounts."""
     hosts: Mapping[str, str] = {}
     """Base URLs of individual hosts of the live exchange, by name."""
+    limit_factor: float = Field(1.0, ge=0.1, le=100)
+    """Factor of the exchange's rate limits per account, such as 3 for Kraken's tier Pro; limits per
+    address stay unchanged."""
 
 
 class TransactionSettings(Section):
@@ -330,8 +333,9 @@ class TransactionSettings(Section):
     exchanges: tuple[str, ...] = ()
     """Exchanges offered by the transaction interface, such as bybit; empty: all supported ones."""
     overrides: Mapping[str, AccountUrls] = {}
-    """Base URLs to use instead of the built-in ones, for example the simulator's; by exchange name:
-    mainnet_url, testnet_url, demo_url and hosts."""
+    """Base URLs to use instead of the built-in ones, for example the simulator's, and rate limits;
+    by exchange name: mainnet_url, testnet_url, demo_url, hosts, and limit_factor, by which an
+    account's rate limits exceed the exchange's lowest ones (3 for Kraken's tier Pro)."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
     """File with the key that encrypts exchange credentials; created with mode 0600 when first
     needed."""

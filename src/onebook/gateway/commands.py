@@ -263,7 +263,7 @@ NAME_CHARACTERS_MAX: Final = 64
 TYPES_MAX: Final = 64
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
-_NAMES = f"text of at most {NAME_CHARACTERS_MAX} characters, or a list of it"
+_NAMES = f"text of at most {NAME_CHARACTERS_MAX} characters, or a list of such texts"
 Accounts = Annotated[
     Name | Annotated[list[Name], Meta(max_length=ACCOUNTS_MAX)], Meta(extra={MUST_BE: _NAMES})
 ]
@@ -327,7 +327,10 @@ class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
 class UnsubscribeTransactionsAction(
     Struct, tag_field="action", tag="unsubscribe_transactions", forbid_unknown_fields=True
 ):
-    """Stop the transaction subscriptions of this connection, or that of one exchange."""
+    """Stop the transaction subscriptions of this connection."""
 
-    exchange: Name | None = None
+    exchange: Annotated[
+        Accounts | None,
+        Meta(description="Stop those that contain any of these accounts; absent: all."),
+    ] = None
     id: Id = None

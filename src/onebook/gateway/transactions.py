@@ -92,7 +92,7 @@ class ActionRunner:
         work = self._run(handler, _Client(owner, output, key), body)
         one = _Running(
             asyncio.get_running_loop().create_task(work, name=f"action {type(body).__name__}"),
-            _exchanges_of(body) if isinstance(body, SubscribeTransactionsAction) else (),
+            _accounts_of(body.exchange) if isinstance(body, SubscribeTransactionsAction) else (),
         )
         self._running.setdefault(owner, running).add(one)
         one.task.add_done_callback(lambda _: self._ended(owner, one))
@@ -211,16 +211,16 @@ class ActionRunner:
         return live
 
     def _unsubscribed(self, owner: Hashable, body: UnsubscribeTransactionsAction) -> bytes:
-        wanted = body.exchange and body.exchange.strip().lower()
+        wanted = set() if body.exchange is None else set(_accounts_of(body.exchange))
         stopped = [
             one
             for one in self._running.get(owner, ())
-            if one.exchanges and (wanted is None or wanted in one.exchanges)
+            if one.exchanges and (not wanted or wanted & set(one.exchanges))
         ]
         for one in stopped:
             one.task.cancel()
         listeners = self._live.pop(owner, [])
-        left = [each for each in listeners if wanted is None or wanted in each.exchanges]
+        left = [each for each in listeners if not wanted or wanted & set(each.exchanges)]
         for listener in left:
             self._leave(listener)
         if len(left) < len(listeners):
@@ -241,8 +241,8 @@ class ActionRunner:
         return iso(self._clock.wall_us() // 1_000)
 
 
-def _exchanges_of(body: SubscribeTransactionsAction) -> tuple[str, ...]:
-    names = [body.exchange] if isinstance(body.exchange, str) else body.exchange
+def _accounts_of(exchange: str | list[str]) -> tuple[str, ...]:
+    names = [exchange] if isinstance(exchange, str) else exchange
     return tuple(name.strip().lower() for name in names) or ("",)
 
 
@@ -280,7 +280,7 @@ class _LiveListener:
         self, clock: Clock, output: ClientOutput, body: SubscribeTransactionsAction
     ) -> None:
         self.subscriptions: list[LiveSubscription] = []
-        self.exchanges = _exchanges_of(body)
+        self.exchanges = _accounts_of(body.exchange)
         self._clock = clock
         self._output = output
         self._id = body.id

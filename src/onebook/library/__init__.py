@@ -15,6 +15,7 @@ from onebook.config import ExchangeSettings, FeedSettings, StreamSettings
 from onebook.crossings import Crossing, CrossingReport
 from onebook.feeds.recording import RecordingError
 from onebook.fill import Fill, FillPart
+from onebook.library.bars import bars
 from onebook.library.book import OrderBook, OrderBooks, order_book, order_books
 from onebook.library.errors import (
     BookClosed,
@@ -72,6 +73,7 @@ __all__ = [
     "StreamSettings",
     "UnknownExchange",
     "UnknownSymbol",
+    "bars",
     "history",
     "order_book",
     "order_books",

@@ -265,6 +265,7 @@ class ExchangeClient:
         random: For jitter.
         reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
             not 0, some connections are also kept free for API keys without requests.
+        limit_factor: Factor of the rate limits of accounts.
         shared_folder: The folder of `Nonces` and `AddressWindow`.
     """
 
@@ -277,6 +278,7 @@ class ExchangeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         reserve: float = 0.1,
+        limit_factor: float = 1.0,
         shared_folder: Path | None = None,
     ) -> None:
         self.clock = clock
@@ -285,7 +287,7 @@ class ExchangeClient:
         self._api = api
         self._entry = entry
         self._circuits: dict[str, Circuit] = {}  # by key; "" is this address
-        self._pools = Pools(api.limits, clock, reserve=reserve)
+        self._pools = Pools(api.limits, clock, reserve=reserve, factor=limit_factor)
         self._windows = windows_of(entry.name, api.limits, clock, shared_folder)
         self._nonces = Nonces(shared_folder, entry.name, clock) if api.rising else None
         self._slots = Slots(api.connections_max, spare=reserve > 0)

@@ -1,9 +1,10 @@
-"""Reads accounts into the store, list by list, newest first, in batches that survive a kill.
+"""Reads accounts into the store, newest first, in batches that survive a kill.
 
 Each list is read from its settled time to now, then its older gaps. Each batch is written in one
 transaction with the range that it completes, so that nothing counts as covered unless it is stored.
 A lease ensures that one process at a time collects an account. Accounts are collected concurrently,
-because the first collection of one can take days by its exchange's limits.
+because the first collection of one can take days by its exchange's limits; so are the lists of an
+account, because many exchanges limit each list on its own.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ from onebook.transactions.collected import (
     reading_of,
     rows_of,
 )
+from onebook.transactions.limits import Slots
 from onebook.transactions.metrics import COLLECT_EVERY, COLLECTED, COLLECTED_AGE, COLLECTIONS
 from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
@@ -59,6 +61,7 @@ GAPS_MAX: Final = 100  # read per list in one collection
 DEADLINE_S: Final = 24 * 3_600.0  # per gap
 TICK_S: Final = 60.0  # maximum between two checks for due accounts
 CONCURRENT_MAX: Final = 8  # accounts collected at the same time by one process
+LISTS_AT_ONCE: Final = 4  # of an account
 FLAWS: Final = (UNREADABLE_RECORD, OUT_OF_ORDER)
 OK, BUSY, FAILED, INCOMPLETE = "ok", "busy", "failed", "incomplete"
 
@@ -98,9 +101,8 @@ class Step(Struct):
     """Progress of a collection.
 
     Args:
-        name: The list that is being read.
-        number: Its number among the `lists`.
-        share: The part of the time range that was read, 0 to 1.
+        name: The list that was read last.
+        share: The part of the time ranges of all lists that was read, 0 to 1.
         records: Records read.
         new: Records that were not stored before.
         waiting_s: Seconds until the exchange's limits allow the next request.
@@ -108,8 +110,6 @@ class Step(Struct):
 
     account: str
     name: str = ""
-    number: int = 0
-    lists: int = 0
     share: float = 0.0
     records: int = 0
     new: int = 0
@@ -200,8 +200,10 @@ class Collector:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._holder = secrets.token_hex(8)
+        # Half of what the node runs, so that clients are answered meanwhile
+        self._queries = Slots(max(1, self._settings.runs_max // 2))
         self._collected_ms: dict[CollectedAccount, int] = {}
-        self._logged: dict[str, str] = {}  # why an account could not be collected, by its name
+        self._logged: dict[str, str] = {}  # why an account was not collected completely, by name
 
     async def accounts(self) -> list[CollectedAccount]:
         """The accounts with credentials."""
@@ -210,13 +212,12 @@ class Collector:
     async def run(self) -> None:
         """Collect every account whenever it is due, until cancelled.
 
-        At most `CONCURRENT_MAX` are collected at once, and at most half as many as the node runs
-        queries, so that clients are answered meanwhile.
+        At most `CONCURRENT_MAX` are collected at once.
         """
         every_s = self._settings.collect_every
         COLLECT_EVERY.set(every_s)
         running: dict[CollectedAccount, asyncio.Task[None]] = {}
-        room = asyncio.Semaphore(min(CONCURRENT_MAX, max(1, self._settings.runs_max // 2)))
+        room = asyncio.Semaphore(CONCURRENT_MAX)
         try:
             while True:
                 running = {account: task for account, task in running.items() if not task.done()}
@@ -273,17 +274,19 @@ class Collector:
         except (CollectionBusy, DatabaseUnavailable):
             return
         except OnebookError as error:
-            if self._logged.get(name) != error.message:  # it is tried again every minute
-                log.warning("Collecting %s failed: %s", name, error.message)
-            self._logged[name] = error.message
+            self._log_once(name, "failed", error.message)
             return
         except Exception:
             log.exception("Collecting %s failed.", name)
             return
-        self._logged.pop(name, None)
-        if not done.complete:
-            what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
-            log.warning("The collection of %s is incomplete: %s.", name, ", ".join(what))
+        what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
+        self._log_once(name, f"is incomplete ({', '.join(what)})", problem_of(done))
+
+    def _log_once(self, name: str, what: str, why: str) -> None:
+        """Log a problem when it begins or changes, because collections are repeated."""
+        if why and self._logged.get(name) != what + why:
+            log.warning("The collection of %s %s: %s", name, what, why)
+        self._logged[name] = what + why
 
     async def collect(
         self, account: CollectedAccount, on_progress: Callable[[Step], None] = lambda step: None
@@ -307,6 +310,7 @@ class Collector:
                     self._service,
                     self._collection,
                     lease=lease,
+                    queries=self._queries,
                     settings=self._settings,
                     clock=self._clock,
                     on_progress=on_progress,
@@ -416,6 +420,7 @@ class AccountCollection:
 
     Args:
         lease: The current lease.
+        queries: Running queries of all collections of this process.
         settings: Contains the maximum number of records.
     """
 
@@ -426,6 +431,7 @@ class AccountCollection:
         collection: Collection,
         *,
         lease: Callable[[], Lease],
+        queries: Slots,
         settings: TransactionSettings,
         clock: Clock,
         on_progress: Callable[[Step], None],
@@ -434,15 +440,18 @@ class AccountCollection:
         self._service = service
         self._collection = collection
         self._lease = lease
+        self._queries = queries
         self._settings = settings
         self._clock = clock
         self._on_progress = on_progress
         self._key_id = f"{COLLECTOR} {account.environment} {account.name}"
         self._progress = Step(str(account.name))
+        self._shares: dict[str, float] = {}  # of `Step.share`, by list
         self._errors: dict[tuple[str, str], ErrorEntry] = {}
-        self._gaps: list[str] = []
+        self._gaps: set[str] = set()
         self._count = 0  # records of the account in the store
-        self._asked = False
+        self._writing = asyncio.Lock()  # one write at a time, so that the count is exact
+        self._refused = False
         self._top_ms = 0  # the newest time read in every list
 
     async def collect(self) -> Collected:
@@ -457,29 +466,50 @@ class AccountCollection:
         for source in self._service.adapters[account.name.exchange].sources.values():
             if source.window_ms:
                 lists.setdefault(list_name(source), []).append(source)
-        progress.lists, refused = len(lists), False
-        for name, sources in lists.items():
-            progress.name, progress.number = name, progress.number + 1
-            if await self._collect_list(name, sources, seal):
-                refused = True
-                break
+        self._shares = dict.fromkeys(lists, 0.0)
+        await self._collect_lists(lists, seal)
         return Collected(
             str(account.name),
             account.environment,
             progress.records,
             progress.new,
-            tuple(self._errors.values()),
-            tuple(self._gaps),
-            refused,
+            tuple(self._errors[each] for each in sorted(self._errors)),
+            tuple(name for name in lists if name in self._gaps),
+            self._refused,
         )
+
+    async def _collect_lists(self, lists: dict[str, list[Source]], seal: Seal) -> None:
+        """Collect lists concurrently, until the exchange refuses the account."""
+        waiting = iter(lists.items())
+
+        async def work() -> None:
+            for name, sources in waiting:
+                await self._collect_list(name, sources, seal)
+                self._shares[name] = 1.0
+                if self._refused:
+                    break
+
+        tasks = [asyncio.create_task(work()) for _ in range(self._at_once)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _at_once(self) -> int:
+        """How many lists are read concurrently."""
+        adapter = self._service.adapters[self._account.name.exchange]
+        return 1 if adapter.sequential else min(LISTS_AT_ONCE, self._settings.runs_per_key_max)
 
     async def _stored(self) -> dict[str, StoredList]:
         account = self._account
         now_ms = self._clock.wall_ms()
         return await self._collection.lists(account.name, account.environment, now_ms)
 
-    async def _collect_list(self, name: str, sources: list[Source], seal: Seal) -> bool:
-        """Read the new records and the gaps of a list; return whether the account fails."""
+    async def _collect_list(self, name: str, sources: list[Source], seal: Seal) -> None:
+        """Read the new records and the gaps of a list."""
         store, account = self._collection.store, self._account
         names = [name, *dict.fromkeys(part_name(each) for each in sources)]
         for each in names:
@@ -498,13 +528,10 @@ class AccountCollection:
             if not todo:
                 break
             tried.add(todo[0])
-            if await self._read(found, sources, todo[0], seal):
-                return True
-            if not self._asked:
-                return False  # the list needs a key that is absent
+            if not await self._read(found, sources, todo[0], seal) or self._refused:
+                return
         if self._gaps_of((await self._stored())[name], sources):
-            self._gaps.append(name)
-        return False
+            self._gaps.add(name)
 
     def _gaps_of(self, stored: StoredList, sources: list[Source]) -> list[RangeRow]:
         """The ranges that any query of a list lacks, newest first."""
@@ -524,11 +551,12 @@ class AccountCollection:
     async def _read(
         self, stored: StoredList, sources: list[Source], gap: RangeRow, seal: Seal
     ) -> bool:
-        """Read one range of a list into the store; return whether the account fails."""
+        """Read one range of a list into the store; return False if its key is absent."""
         query = self._query(sources, gap)
         held: list[Record] = []
-        self._asked, scope = False, stored.row.scope
+        scope = stored.row.scope
         async with (
+            self._queries.slot(self._key_id),
             self._service.run(query, key_id=self._key_id) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
@@ -538,13 +566,14 @@ class AccountCollection:
                 if len(held) >= WRITE_ROWS:
                     scope = await self._write(stored, scope, run, held, seal)
                     held = []
-                self._show(run, query)
-            self._asked = bool(run.walkers)
-            if self._asked:
+                self._show(stored.row.name, run, query)
+            asked = bool(run.walkers)
+            if asked:
                 await self._write(stored, scope, run, held, seal, ended=True)
             for error in run.errors():
                 self._errors[error.transaction_type, error.error] = error
-            return run.fatal is not None
+            self._refused = self._refused or run.fatal is not None
+            return asked
 
     def _query(self, sources: list[Source], gap: RangeRow) -> Query:
         account, environment = self._account.name, self._account.environment
@@ -588,9 +617,6 @@ class AccountCollection:
             scope = run.scope
             parts = list(stored.part_ids.values())
             await store.forget_ranges(self._lease(), list_id, scope, parts)
-        if self._count + len(records) > self._settings.collected_records_max:
-            name, records_max = str(self._account.name), self._settings.collected_records_max
-            raise CollectionFull(name, records_max)
         sealed = self._collection.sealed
         rows = rows_of(records, stored.row.name, seal, sealed=sealed)
         covered = [
@@ -598,16 +624,22 @@ class AccountCollection:
             for name, entry in run.coverage_of_parts().items()
             for each in covered_by(entry, run.query, ended=ended)
         ]
-        new = await store.write(self._lease(), list_id, rows, covered)
-        self._count += new
+        async with self._writing:
+            if self._count + len(records) > self._settings.collected_records_max:
+                name, records_max = str(self._account.name), self._settings.collected_records_max
+                raise CollectionFull(name, records_max)
+            new = await store.write(self._lease(), list_id, rows, covered)
+            self._count += new
         self._progress.records += len(records)
         self._progress.new += new
         COLLECTED.labels(self._account.name.exchange).inc(new)
         return scope
 
-    def _show(self, run: Run, query: Query) -> None:
+    def _show(self, name: str, run: Run, query: Query) -> None:
         whole_ms = max(1, query.to_ms - query.from_ms)
-        self._progress.share = (query.to_ms - run.reached_ms) / whole_ms
+        self._shares[name] = (query.to_ms - run.reached_ms) / whole_ms
+        self._progress.name = name
+        self._progress.share = sum(self._shares.values()) / len(self._shares)
         self._progress.waiting_s = run.waiting_s
         self._on_progress(self._progress)
 
@@ -621,6 +653,7 @@ class AccountCollection:
         query = self._query(sources, RangeRow(0, at_ms))
         records: list[Record] = []
         async with (
+            self._queries.slot(self._key_id),
             self._service.run(query, key_id=self._key_id) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):

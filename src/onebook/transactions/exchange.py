@@ -80,7 +80,8 @@ class ExchangeAdapter:
     """An exchange as used by the transaction service.
 
     Args:
-        settings: Addresses that replace the exchange's own, and the reserved share of limits.
+        settings: Addresses that replace the exchange's own, the reserved share of limits, and the
+            factor of an account's limits.
         clock: Time and sleeping.
         transport: Replaces the connection pool.
         random: For jitter.
@@ -114,6 +115,7 @@ class ExchangeAdapter:
             transport=transport,
             random=random,
             reserve=settings.reserve_share,
+            limit_factor=override.limit_factor,
             shared_folder=shared_folder,
         )
         self._sites = {
@@ -134,6 +136,11 @@ class ExchangeAdapter:
 
         markets = Markets(definition.listed, definition.guess)
         return MarketCache(markets, pages, clock=client.clock, display=self.entry.display)
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the requests of a key are sent one after the other."""
+        return self._definition.api.rising
 
     @property
     def entry(self) -> AdapterEntry:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onebook.clock import Clock
 from onebook.model import DAY_MS
@@ -57,6 +58,14 @@ class CostLimit(Struct, frozen=True):
     sinks: float = 0.0
     start: float = 0.0
     scope: PoolScope = PoolScope.KEY
+
+    def scaled(self, factor: float) -> "CostLimit":
+        """The rule of an account with higher limits; those of an address are unchanged."""
+        if self.scope is PoolScope.ADDRESS:
+            return self
+        if self.sinks:
+            return replace(self, sinks=self.sinks * factor)
+        return replace(self, units=self.units * factor, start=self.start * factor)
 
     @property
     def margin_s(self) -> float:
@@ -355,12 +364,18 @@ class Pools:
     Args:
         limits: The rule of each pool by its name.
         reserve: See `Pool`.
+        factor: Factor of the limits of accounts; see `CostLimit.scaled`.
     """
 
     def __init__(
-        self, limits: Mapping[str, CostLimit], clock: Clock, *, reserve: float = 0.0
+        self,
+        limits: Mapping[str, CostLimit],
+        clock: Clock,
+        *,
+        reserve: float = 0.0,
+        factor: float = 1.0,
     ) -> None:
-        self._limits = limits
+        self._limits = {name: limit.scaled(factor) for name, limit in limits.items()}
         self._clock = clock
         self._reserve = reserve
         self._pools: dict[tuple[str, str, str], Pool] = {}

@@ -30,6 +30,7 @@ LIMIT_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 LIMIT_DEFAULT: Final = 1_000
 RANGE_DEFAULT_MS: Final = 30 * DAY_MS
+EVERYTHING: Final = "everything"
 # 1973 in milliseconds, 5138 in seconds: smaller values were meant as seconds.
 SECONDS_BELOW: Final = 100_000_000_000
 SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
@@ -63,6 +64,14 @@ def _plain_name(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def _names(value: Any) -> Any:
+    """Report a wrong type of `exchange` once, not for each type that the field may have."""
+    names = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in names):
+        raise PydanticCustomError("names", "not a name")
+    return value
+
+
 ExchangeName = Annotated[str, BeforeValidator(_plain_name)]
 Flag = Annotated[
     bool,
@@ -84,7 +93,9 @@ class TransactionsRequest(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
 
-    exchange: ExchangeName | list[ExchangeName] = Field(examples=["bybit"])
+    exchange: Annotated[ExchangeName | list[ExchangeName], BeforeValidator(_names)] = Field(
+        examples=["bybit"]
+    )
     """An exchange from `/api/v1/exchanges`, a named account of one (`bybit:treasury`), a list of
     several, or `all` with credentials."""
     transaction_types: _Words = Field(default=[], examples=[["deposits", "trades"]])
@@ -98,6 +109,9 @@ class TransactionsRequest(BaseModel):
     """Oldest time, Unix ms, inclusive; default: 30 days before `end_time`."""
     end_time: _Time | None = Field(default=None, json_schema_extra=_TIMES)
     """Newest time, Unix ms, inclusive; default: now."""
+    everything: Flag = False
+    """Begin at the oldest time that the exchange keeps or that was collected; excludes
+    `start_time`."""
     limit: _Whole | None = Field(
         default=None, json_schema_extra={"minimum": 1, "maximum": LIMIT_MAX}
     )
@@ -249,7 +263,8 @@ def expand(types: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     for word in types:
         if word not in known:
             raise InvalidTransactionTypes(
-                f"Transaction type {word[:40]!r} is unknown; known types: {', '.join(known)}.",
+                f"{adapter.entry.display} has no transaction type {word[:40]!r}; its types: "
+                f"{', '.join(known)}.",
                 details={"supported_types": list(known)},
             )
     wanted = {name for word in types for name in known[word]}
@@ -315,8 +330,8 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
 def joint_digest(request: TransactionsRequest) -> str:
     """Digest of a request for several accounts; see `digest_of`."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
-    types = request.transaction_types
-    asked = ("joint", request.exchange, environment, request.start_time, request.end_time, types)
+    types, start = request.transaction_types, _start_of(request)
+    asked = ("joint", request.exchange, environment, start, request.end_time, types)
     text = json.encode(asked if request.source is None else (*asked, request.source))
     return hashlib.sha256(text).hexdigest()[:16]
 
@@ -324,6 +339,11 @@ def joint_digest(request: TransactionsRequest) -> str:
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
     """Digest of everything that determines an answer's records; cursors are bound to it."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
-    asked = (request.exchange, environment, request.start_time, request.end_time, sources)
+    asked = (request.exchange, environment, _start_of(request), request.end_time, sources)
     text = json.encode(asked if request.source is None else (*asked, request.source))
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _start_of(request: TransactionsRequest) -> int | str | None:
+    """The requested start; the oldest time of an exchange moves between the pages of a query."""
+    return EVERYTHING if request.everything else request.start_time

@@ -858,7 +858,7 @@ def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
 def filters_of(query: "AnyQuery") -> dict[str, Any]:
     """The documented echo of the request."""
     return {
-        "start_time": query.request.start_time,
+        "start_time": query.from_ms if query.request.everything else query.request.start_time,
         "end_time": query.request.end_time,
         "transaction_types": list(query.requested_types),
         "limit": query.limit,
@@ -906,7 +906,7 @@ def _entry(
         reason = HIDDEN
     if part.flaw not in NOT_EXPORTED:
         reason = reason or part.flaw
-    elif reason == OLDER_NOT_KEPT:  # unless the store has it
+    elif reason in (OLDER_NOT_KEPT, NOT_COLLECTED):  # unless the store has it
         reason = part.flaw
     if walker is not None and walker.hidden_after_ms is not None:
         top_ms = min(top_ms, walker.hidden_after_ms)

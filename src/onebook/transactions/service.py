@@ -262,20 +262,18 @@ class Transactions:
         key_id: str,
         streamed: bool = False,
         summing: bool = False,
-        whole: bool = False,
     ) -> Query | JointQuery:
         """Check a request for one account or several without any request to an exchange.
 
         Args:
             summing: Whether a request without types gets those that add up to every balance.
-            whole: Whether a request without a start begins at the oldest time of the exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
             ServiceUnavailable: `all` accounts are requested, but none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
-            filled = await self._filled(request, summing=summing, whole=whole)
+            filled = await self._filled(request, summing=summing)
             return self.plan(filled, key_id=key_id, streamed=streamed)
         digest, states = joint_digest(request), {}
         transfers: tuple[TransferSide, ...] = ()
@@ -283,7 +281,8 @@ class Transactions:
             before = self._cursors.open_joint(request.cursor, digest=digest, key_id=key_id)
             states, transfers = before.states, before.transfers
         now_ms, parts = self._clock.wall_ms(), []
-        for name in states or await self._named(request):
+        names = list(states) or await self._named(request)
+        for name in names:
             part = request.model_copy(update={"exchange": name, "cursor": None})
             adapter = find(self._adapters, name)
             known = [
@@ -292,7 +291,7 @@ class Transactions:
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
-            part = await self._filled(part, summing=summing, whole=whole)
+            part = await self._filled(part, summing=summing)
             parts.append(
                 plan(
                     part,
@@ -305,7 +304,7 @@ class Transactions:
                     joined=True,
                 )
             )
-        self._refuse_unknown(request, parts)
+        self._refuse_unknown(request, names)
         return JointQuery(
             request=request,
             parts=tuple(parts),
@@ -317,14 +316,14 @@ class Transactions:
             transfers=transfers,
         )
 
-    async def _filled(
-        self, request: TransactionsRequest, *, summing: bool, whole: bool
-    ) -> TransactionsRequest:
+    async def _filled(self, request: TransactionsRequest, *, summing: bool) -> TransactionsRequest:
         """Complete the types and the start of a request for everything in an account."""
+        if request.everything and request.start_time is not None:
+            raise InvalidRequest("Give either start_time or everything.")
         if summing and not request.transaction_types:
             types = self.summing(one_of(request))
             request = request.model_copy(update={"transaction_types": types})
-        if whole and request.start_time is None:
+        if request.everything and not request.cursor:  # a cursor has the start
             # A minute later: the start of what an exchange keeps moves forward while we read.
             start_ms = self.reach_ms(request) + MINUTE_MS
             stored = await self._stored(request)
@@ -357,6 +356,10 @@ class Transactions:
         if not isinstance(request.exchange, str):
             if not 1 <= len(request.exchange) <= ACCOUNTS_MAX:
                 raise InvalidRequest(f"Field exchange must name 1 to {ACCOUNTS_MAX} accounts.")
+            if ALL in request.exchange:
+                raise InvalidRequest(
+                    f'Field exchange must be "{ALL}" alone, or a list of accounts without it.'
+                )
             return list(dict.fromkeys(request.exchange))
         environment = environment_of(testnet=request.testnet, demo=request.demo)
         rows = await self._vault.listed()
@@ -373,9 +376,10 @@ class Transactions:
             )
         return found[:ACCOUNTS_MAX]
 
-    def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
+    def _refuse_unknown(self, request: TransactionsRequest, names: list[str]) -> None:
         """Reject types that no account has."""
-        known = {word for part in parts for word in self._entry_of(part).sources_by_type}
+        entries = [find(self._adapters, name).entry for name in names]
+        known = {word for entry in entries for word in entry.sources_by_type}
         for word in request.transaction_types:
             if word not in known:
                 raise InvalidTransactionTypes(

@@ -6,11 +6,12 @@ from typing import Any, Final
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History
 from transactions.breaking import Around, Break, Breakable, Breaker, Row, Undecided, listed, more
-from transactions.bybit.test_former_accounts import NEVER, UPGRADED, UTA_1
+from transactions.bybit.test_former_accounts import UPGRADED, UTA_1
 from transactions.bybit_support import NOW_MS, World, simulated
 
 ACCOUNT = Account(History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400))
 TWO_MONTHS = Account(History(NOW_MS - 60 * DAY_MS, NOW_MS, executions=700))
+HUNDRED_DAYS = Account(History(NOW_MS - 100 * DAY_MS, NOW_MS, executions=1_200))
 EVERYTHING = (
     "deposits", "withdrawals", "spot_orders", "futures", "transfers", "leverage_token_trades",
     "ledger", "holdings",
@@ -185,7 +186,9 @@ UNDECIDED = {
         Break((UNIVERSAL,), by("transferId", GIFT)),
         "transfers",
     ),
-    "a delivery lost": Undecided(NEVER, Break((DELIVERIES,), lambda row: True), "settlements"),
+    "a delivery lost": Undecided(
+        HUNDRED_DAYS, Break((DELIVERIES,), lambda row: True), "settlements"
+    ),
 }
 
 
@@ -210,7 +213,7 @@ BYBIT_BREAKS: Final = Breakable(
     tamper=tamper,
     types=EVERYTHING,
     since_ms=lambda account: account.history.from_ms - DAY_MS,
-    healthy={"a month": ACCOUNT, "two months": TWO_MONTHS, "hundred days": NEVER},
+    healthy={"a month": ACCOUNT, "two months": TWO_MONTHS, "hundred days": HUNDRED_DAYS},
     parts={
         "new": (TWO_MONTHS, (True, None)),
         "UTA 2.0": (UPGRADED, (True, None)),

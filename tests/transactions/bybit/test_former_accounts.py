@@ -17,16 +17,16 @@ from onebook.simulator.accounts.bybit.endpoints import LISTINGS
 from onebook.simulator.accounts.bybit.keys import AccountRefused
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
-DAYS = 100
+DAYS = 50
 FROM_MS = NOW_MS - DAYS * DAY_MS
-UNIFIED_MS, MERGED_MS = NOW_MS - 60 * DAY_MS, NOW_MS - 30 * DAY_MS
+UNIFIED_MS, MERGED_MS = NOW_MS - 30 * DAY_MS, NOW_MS - 15 * DAY_MS
 UPGRADED = Account(
-    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
+    History(FROM_MS, NOW_MS, executions=600, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
 )
 UTA_1 = Account(
-    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
+    History(FROM_MS, NOW_MS, executions=600, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
 )
-NEVER = Account(History(FROM_MS, NOW_MS, executions=1_200))
+NEVER = Account(History(FROM_MS, NOW_MS, executions=600))
 FORMER_PATHS = (
     "/v5/pre-upgrade/execution/list",
     "/v5/pre-upgrade/order/history",
@@ -239,8 +239,8 @@ def test_a_classic_account_has_no_time_before() -> None:
 
 def test_half_a_year_of_usdc_contracts_is_not_two() -> None:
     """Bybit keeps six months of them: where they appear, no more is promised."""
-    began_ms = NOW_MS - 300 * DAY_MS
-    account = Account(History(began_ms, NOW_MS, executions=3_300, unified_ms=NOW_MS - 90 * DAY_MS))
+    began_ms = NOW_MS - 220 * DAY_MS
+    account = Account(History(began_ms, NOW_MS, executions=2_000, unified_ms=NOW_MS - 90 * DAY_MS))
     answer, _ = asked(account, "futures_linear", "ledger", start_time=began_ms)
     covered = coverage_of(answer)
     for kind in ("futures_linear", "ledger"):
@@ -344,7 +344,7 @@ def test_nothing_is_lost_while_everything_goes_wrong() -> None:
     assert stormy["coverage"] == calm["coverage"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=settings.default.max_examples // 8)
 @given(st.lists(st.integers(1, 45), min_size=2, max_size=2).map(sorted))
 def test_whenever_it_changed_every_event_is_read_once(days: list[int]) -> None:
     """The days of both upgrades, in both kinds of account; the last is after today."""

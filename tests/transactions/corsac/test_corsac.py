@@ -34,7 +34,7 @@ from transactions.corsac.account import COINS, KEYS, CorsacAccount, CorsacRefuse
 from transactions.corsac.adapter import CORSAC, TYPES
 from transactions.operating import operator_command, stored_credentials
 
-DAYS = 60
+DAYS = 40
 ACCOUNT = CorsacAccount(NOW_MS, days=DAYS)
 (KEY, SECRET), (VAULT_KEY, VAULT_SECRET) = KEYS.items()
 GOOD = Credentials(KEY, SECRET, host="south")
@@ -207,7 +207,7 @@ def test_a_type_that_was_not_requested_is_read_and_dropped() -> None:
 @pytest.mark.parametrize("limit", [1, 7, 60])
 def test_answers_that_go_on_have_every_record_once(limit: int) -> None:
     exchange = simulated()
-    recent = NOW_MS - (12 if limit == 1 else DAYS + 1) * DAY_MS
+    recent = NOW_MS - {1: 5, 7: 15, 60: DAYS + 1}[limit] * DAY_MS
 
     async def story() -> tuple[list[str], list[str], int]:
         async with CorsacWorld(exchange, GOOD, "mainnet") as here:

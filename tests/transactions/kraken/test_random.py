@@ -32,6 +32,8 @@ from transactions.test_random_accounts import passing, shown, stated
 DAYS = 700
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
 SEEDS = range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))
+# The largest accounts in the smallest pages: hundreds of answers each, so only in `make soak`.
+SLOW = {(3, "one"), (6, "two"), (9, "one")}
 TRIES = 40
 Row = dict[str, Any]
 TYPES = KRAKEN.entry.types
@@ -208,8 +210,14 @@ def check(account: RandomKraken, found: Answered) -> None:
         assert sum(not each.late for each in rows) <= lines <= len(rows)
 
 
-@pytest.mark.parametrize("hosts", HOSTS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "hosts"),
+    [
+        pytest.param(seed, hosts, marks=pytest.mark.soak if (seed, hosts) in SLOW else ())
+        for seed in SEEDS
+        for hosts in HOSTS
+    ],
+)
 async def test_an_answer_is_right_or_says_what_it_lacks(
     seed: int, hosts: str, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ from transactions.okx_support import KEY
 
 FILES_URL = "https://files.simulated"
 EXPORT_PATH = "/api/v5/account/bills-history-archive"
-HISTORY = OkxHistory(NOW_MS - 400 * DAY_MS, NOW_MS, rows=300, seed=6)
+HISTORY = OkxHistory(NOW_MS - 200 * DAY_MS, NOW_MS, rows=200, seed=6)
 Answer = tuple[list[dict[str, Any]], dict[str, Any]]
 
 

@@ -28,7 +28,7 @@ from transactions.okx.test_accounts import held
 EVERYTHING = OKX.entry.types
 HOUR_S = 3_600.0
 DAY_S = 24 * HOUR_S
-QUARTERS = 4  # of the history, without the current one
+QUARTERS = 2  # of the history, without the current one
 Summary = dict[str, Any]
 
 
@@ -238,7 +238,9 @@ async def test_a_file_that_is_not_whole_has_one_clear_reason(
         assert [each for each in world.folder.iterdir() if each.suffix == ".part"] == []
         world.downloads.changed = None
         world.time.passed_s += RETRY_MS / 1_000
-        await completed(here)
+        _, summary = await here.ask("trades")
+        assert summary["errors"] == []
+        assert trades_of(summary)["complete"]
     assert len(world.api.posts()) == QUARTERS
 
 
@@ -357,7 +359,7 @@ async def test_a_small_answer_of_new_records_requests_no_export(world: ExportWor
 
 
 async def test_a_command_waits_and_shows_for_what(store: Store, tmp_path: Path) -> None:
-    world = ExportWorld(store, tmp_path / "exports", files={"making_s": 2 * HOUR_S})
+    world = ExportWorld(store, tmp_path / "exports", files={"making_s": 600.0})
     async with world.service() as here:
         ask = TransactionsRequest(
             exchange="okx", transaction_types=list(EVERYTHING), start_time=HISTORY.from_ms
@@ -419,6 +421,26 @@ async def test_a_collection_completes_itself_as_exports_are_made(world: ExportWo
         fetched, _ = await here.ask(*EVERYTHING, source="exchange", **end)
         events = [each for each in fetched if each["view"] != "snapshot"]
         assert [each for each in stored if each["view"] != "snapshot"] == events
+
+
+async def test_an_answer_beside_a_collection_says_which_exports_it_lacks(
+    store: Store, tmp_path: Path
+) -> None:
+    history = OkxHistory(NOW_MS - 1_500 * DAY_MS, NOW_MS, rows=300, seed=6)
+    world = ExportWorld(store, tmp_path / "exports", history=history)
+    account = CollectedAccount.of("okx")
+    async with world.service() as here:
+        collector = Collector(here.service, world.store.facts, clock=world.time.collector)
+        for _ in range(3):  # as far as the day's budget reaches
+            await collector.collect(account)
+            await here.settled()
+            world.time.passed_s += HOUR_S
+        _, alone = await here.ask("trades", source="exchange")
+        _, both = await here.ask("trades")
+        assert messages_of(both) == messages_of(alone)
+        assert both["partial"]
+        assert trades_of(both)["reason"] == "export_pending"
+        assert trades_of(both)["from"] == trades_of(alone)["from"]
 
 
 async def test_a_quarter_that_is_not_over_there_costs_no_budget(

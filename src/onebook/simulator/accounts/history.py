@@ -9,6 +9,7 @@ from binascii import Error as Base64Error
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -17,8 +18,11 @@ from msgspec import MsgspecError
 SCALE: Final = 12
 UNIT: Final = 10**SCALE
 CURSORS_MAX: Final = 100_000
+TEXTS_CACHED_MAX: Final = 1 << 15
 
 
+# Cached, because pages show the same rows again.
+@lru_cache(TEXTS_CACHED_MAX)
 def shown(units: int, decimals: int = SCALE) -> str:
     """Format an amount of 10^-decimals as exchanges do: plain decimal text."""
     sign = "-" if units < 0 else ""

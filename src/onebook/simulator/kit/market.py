@@ -348,6 +348,9 @@ class MarketBooks:
         self._references = {
             pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"), clock)  # noqa: S311
             for pair in PAIRS
+            if any(
+                pair.symbol == each.symbol for offer in offers.values() for each in offer.listings
+            )
         }
         pairs = {pair.symbol: pair for pair in PAIRS}
         self._books = {

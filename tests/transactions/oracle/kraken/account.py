@@ -51,6 +51,7 @@ class RandomKraken(RandomRows):
     def __init__(self, seed: int, *, from_ms: int, to_ms: int) -> None:
         super().__init__(seed, from_ms=from_ms, to_ms=to_ms, tokens_to_ms=from_ms)
         self.trades: dict[str, Row] = {}
+        self._balanced: list[Row] = []
         self.movements: dict[str, list[Row]] = defaultdict(list)
         self.wallets: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
 
@@ -92,13 +93,16 @@ class RandomKraken(RandomRows):
             self.gained[coin] += amount - fee
 
     def balanced(self) -> list[Row]:
-        """The ledger, oldest first, with the balance after each row."""
+        """The ledger, oldest first, with the balance after each row; made once for all pages."""
+        if len(self._balanced) == len(self.lists["ledger"]):
+            return self._balanced
         held: defaultdict[str, Decimal] = defaultdict(Decimal)
         rows = []
         for served in sorted(self.lists["ledger"], key=lambda each: (each.filter_ms, each.seq)):
             row = served.row
             held[row["asset"]] += Decimal(row["amount"]) - Decimal(row["fee"])
             rows.append(row | {"balance": f"{held[row['asset']]:f}"})
+        self._balanced = rows
         return rows
 
     def refid(self, letter: str) -> str:

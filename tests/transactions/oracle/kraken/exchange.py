@@ -143,8 +143,8 @@ class RandomKrakenExchange:
             trades = sorted(self.account.trades.items(), key=lambda each: each[1]["time"])
             rows = list(trades)
         try:
-            start = Decimal(body["start"]) if body.get("start") else Decimal(-1)
-            end = Decimal(body["end"]) if body.get("end") else Decimal("Infinity")
+            start_ms = Decimal(body.get("start") or -1) * 1_000
+            end_ms = Decimal(body.get("end") or "Infinity") * 1_000
             offset = int(body.get("ofs") or "0")
         except ArithmeticError:
             return self._violation(f"{name}: bounds in {body}")
@@ -154,15 +154,15 @@ class RandomKrakenExchange:
         if kind != "all" and (kind not in FILTERS or name != "Ledgers"):
             return self._violation(f"{name}: no filter of {kind}")
         found = [
-            (id_, self._written(row))
+            (id_, row)
             for id_, row in reversed(rows)
-            if start < Decimal(row["time"]) / 1_000 <= end and kind in ("all", row["type"])
+            if start_ms < row["time"] <= end_ms and kind in ("all", row["type"])
         ]
-        page = found[offset : offset + PAGE_ROWS]
+        page = [(id_, self._written(row)) for id_, row in found[offset : offset + PAGE_ROWS]]
         self.random.shuffle(page)
         result: Row = {"ledger" if name == "Ledgers" else "trades": dict(page)}
         if body.get("without_count", "").lower() != "true":
-            unfiltered = sum(Decimal(row["time"]) / 1_000 <= end for _, row in rows)
+            unfiltered = sum(row["time"] <= end_ms for _, row in rows)
             result["count"] = unfiltered if self._counts_all else len(found)
         return self._sent({"error": [], "result": result})
 
