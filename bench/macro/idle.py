@@ -3,17 +3,26 @@
 For each number: memory of the process for each client, CPU of the process for each client and
 second with a ping every 20 s, the longest time of CPU between two turns of the event loop, and the
 CPU of a connection until its key is accepted. What the first clients bring along does not count.
-At last the node drains and starts again: how long until all clients are back.
+With `--subscribed` as many of the most clients have a view each, 20 to a view, at an update a
+second: CPU of a delivered message, above that of idling. At last the node drains and starts again:
+how long until all clients are back.
 
-    idle.py [--clients 1000 10000 30000 100000] [--seconds 20] [--no-restart]
+    idle.py [--clients 1000 10000 30000 100000] [--seconds 20] [--subscribed 0] [--no-restart]
+    idle.py --bare [--clients ...] [--seconds 20] [--subscribed 0]
+
+`--bare` measures the floor instead: a uvloop protocol that pings as often, accepts any key, and
+sends to 20 clients at a time with one send() each.
 
 Where the hard limit of open files is lower, it measures to that and says so. It stops when the
 machine has little memory left.
 """
 
 import argparse
+import array
 import asyncio
+import ctypes
 import gc
+import itertools
 import mmap
 import os
 import resource
@@ -22,16 +31,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import load
 import node as product
 import uvloop
+from fanout import SIX
+from others import SWITCHING, listener
+from sustained import SYMBOLS, views
 
 from onebook import app, config
+from onebook.gateway.frames import ping_frame, text_frame
 from timing import report
 
 IDLERS = os.environ.get("BENCH_IDLERS", "")  # the compiled idlers.c; `run.py` sets it
@@ -41,12 +55,21 @@ CALM_S = 1.5  # a tick of the gateway and a flush of the meter have passed
 PULSE_S = 0.005
 DRAIN_S = 10.0
 AT_ONCE = 64  # connections on the way, of each process of clients
-AT_ONCE_RETURNING = 1_000
 HTTP_MAX = 100
 FILES_BESIDE = 1_000  # open files of a process beside its clients' sockets
 CLIENT_BYTES = 32_768  # of the whole machine, kernel included, at most
 SPARE_BYTES = 2 << 30
 RETURN_MAX_S = 120.0
+PER_VIEW = 20  # clients
+INTERVAL_MS = 1_000  # of a view
+CHANGE_S = 0.02  # between two changes, of one book each
+BARE = "bare uvloop protocol"
+OURS = "onebook"
+
+
+ACCEPTED = text_frame(b'{"type":"authentication_success","session_id":"0"}')
+PING = ping_frame(bytes(8))
+UPDATE = text_frame(bytes(700))  # what a view of `sustained.py` sends
 
 
 class Counter(IntEnum):
@@ -194,13 +217,14 @@ def settings_for(clients: int) -> Iterator[config.Settings]:
 
 
 async def grow(
-    node: app.Node, stack: ExitStack, hellos: list[list[str]], numbers: list[int], seconds: float
+    port: int, stack: ExitStack, hellos: list[list[str]], words: argparse.Namespace
 ) -> list[Idlers]:
     """Connect more and more clients; report each number."""
-    port, groups, count = node.address[1], [], 0
+    groups: list[Idlers] = []
+    count, prefix = 0, f"{BARE}, " if words.bare else ""
     first_bytes, first_share = 0, 0.0
     values: dict[str, float] = {}
-    for clients in (FIRST, *numbers):
+    for clients in (FIRST, *words.clients):
         if free_bytes() < (clients - count) * CLIENT_BYTES + SPARE_BYTES:
             print(f"{clients} clients: too little memory is free", file=sys.stderr)
             break
@@ -218,7 +242,7 @@ async def grow(
         connecting = pulse
         held, pongs = await settled_memory(), total(groups, Counter.PONGS)
         with Pulse() as pulse:
-            took = await share(seconds)
+            took = await share(words.seconds)
         if clients == FIRST:
             first_bytes, first_share = held, took
             continue
@@ -234,9 +258,44 @@ async def grow(
             "us of CPU to connect": cpu * 1e6,
             "pongs each": pongs / clients,
         }
+        values = {prefix + name: value for name, value in values.items()}
         report(f"{clients} idle authenticated clients", values, "")
     report("idle authenticated client", values, "of the most")
     return groups
+
+
+async def deliver(
+    name: str,
+    groups: list[Idlers],
+    words: argparse.Namespace,
+    sent: Callable[[], int],
+    change: Callable[[], object],
+) -> None:
+    """Measure the CPU of a delivered message above that of idling; `sent` counts messages."""
+    idle = await share(words.seconds)
+    messages, received = sent(), total(groups, Counter.BYTES)
+    changing = asyncio.create_task(_repeat(change))
+    with Pulse() as pulse:
+        took = await share(words.seconds)
+    changing.cancel()
+    messages = sent() - messages
+    values = {
+        f"{name}, us a message": (took - idle) * words.seconds / messages * 1e6,
+        f"{name}, messages a second": messages / words.seconds,
+        f"{name}, bytes a message": (total(groups, Counter.BYTES) - received) / messages,
+        f"{name}, longest turn, ms of CPU": pulse.longest_s * 1e3,
+        f"{name}, longest collection, ms of CPU": pulse.collecting_s * 1e3,
+    }
+    clients = sum(each.clients for each in groups)
+    report(f"{words.subscribed} of {clients} clients subscribed", values, "")
+
+
+async def _repeat(change: Callable[[], object]) -> None:
+    due = time.monotonic()
+    while True:
+        change()
+        due += CHANGE_S
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
 async def returned(settings: config.Settings, places, groups: list[Idlers], began: float) -> None:
@@ -263,14 +322,21 @@ async def returned(settings: config.Settings, places, groups: list[Idlers], bega
         report("all clients return", values, "")
 
 
-async def measure(numbers: list[int], words: argparse.Namespace) -> None:
-    load.lift_file_limit(max(numbers) + FILES_BESIDE)
-    with ExitStack() as stack, settings_for(max(numbers)) as settings:
+async def measure(words: argparse.Namespace) -> None:
+    most = max(words.clients)
+    load.lift_file_limit(most + FILES_BESIDE)
+    with ExitStack() as stack, settings_for(most) as settings:
         places = stack.enter_context(product.still_exchanges())
         async with app.running(settings, overrides=places) as node:
-            keys = await product.keys_for(node, max(numbers))
+            keys = await product.keys_for(node, most)
             hellos = list(product.hellos(keys, [[]]))
-            groups = await grow(node, stack, hellos, numbers, words.seconds)
+            wanted = views(words.subscribed // PER_VIEW, INTERVAL_MS) if words.subscribed else []
+            for number, hello in enumerate(product.hellos(keys, wanted)) if wanted else ():
+                if number < words.subscribed:
+                    hellos[number] = hello
+            groups = await grow(node.address[1], stack, hellos, words)
+            if words.subscribed:
+                await deliver_views(node, groups, words)
             began = time.monotonic()
             with Pulse() as pulse:
                 await node.gateway.drain(None if words.restart else 0)
@@ -279,14 +345,97 @@ async def measure(numbers: list[int], words: argparse.Namespace) -> None:
             await returned(settings, places, groups, began)
 
 
+async def deliver_views(node: app.Node, groups: list[Idlers], words: argparse.Namespace) -> None:
+    """Change one book after the other, so that each view has an update a second."""
+    streams, fanout = node.gateway.streams, node.gateway.fanout
+    assert len(streams) == words.subscribed // PER_VIEW
+    hand = product.Hand(node, SIX, SYMBOLS)
+    hand.fill()
+    await asyncio.sleep(CALM_S)
+    await deliver(OURS, groups, words, lambda: streams.published_total * PER_VIEW, hand.change_next)
+    assert not fanout.conflated_total
+
+
+class BareClient(asyncio.Protocol):
+    """Upgrades, accepts whatever is said first, and ignores the rest."""
+
+    def __init__(self, server: "BareServer") -> None:
+        self._server = server
+        self._upgraded = self._accepted = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self._upgraded:
+            self._upgraded = True
+            self.transport.write(SWITCHING)
+        elif not self._accepted:
+            self._accepted = True
+            self.transport.write(ACCEPTED)
+            self._server.add(self.transport)
+
+
+class BareServer:
+    """Pings each client every `PING_S`, those that are due once a second."""
+
+    def __init__(self) -> None:
+        self._slots: list[list[asyncio.Transport]] = [[] for _ in range(int(PING_S))]
+        self._sockets = array.array("i")
+        self.sent = self._next = 0
+
+    def add(self, transport: asyncio.Transport) -> None:
+        self._slots[len(self._sockets) % len(self._slots)].append(transport)
+        self._sockets.append(transport.get_extra_info("socket").fileno())
+
+    async def run(self) -> None:
+        for slot in itertools.cycle(self._slots):
+            await asyncio.sleep(1.0)
+            for transport in slot:
+                transport.write(PING)
+
+    def send(self, subscribed: int) -> None:
+        """Send each subscribed client a frame, a part of them in each call."""
+        for _ in range(subscribed // PER_VIEW * int(CHANGE_S * 1e3) // INTERVAL_MS):
+            first = self._sockets.buffer_info()[0] + self._next * self._sockets.itemsize
+            frame = ctypes.c_long(len(UPDATE))
+            assert (
+                ctypes.CDLL(load.FLOOR).send_each(ctypes.c_void_p(first), PER_VIEW, UPDATE, frame)
+                == PER_VIEW
+            )
+            self._next = (self._next + PER_VIEW) % subscribed
+            self.sent += PER_VIEW
+
+
+async def measure_bare(words: argparse.Namespace) -> None:
+    most = max(words.clients)
+    load.lift_file_limit(most + FILES_BESIDE)
+    server = BareServer()
+    with ExitStack() as stack, listener() as listening:
+        loop = asyncio.get_running_loop()
+        serving = await loop.create_server(lambda: BareClient(server), sock=listening)
+        pinging = asyncio.create_task(server.run())
+        hellos = [["hello"]] * most
+        groups = await grow(listening.getsockname()[1], stack, hellos, words)
+        if words.subscribed:
+            await deliver(
+                BARE, groups, words, lambda: server.sent, lambda: server.send(words.subscribed)
+            )
+        pinging.cancel()
+        serving.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 30_000, 100_000])
     parser.add_argument("--seconds", type=float, default=PING_S)
+    parser.add_argument("--subscribed", type=int, default=0)
+    parser.add_argument("--bare", action="store_true")
     parser.add_argument("--restart", action=argparse.BooleanOptionalAction, default=True)
     words = parser.parse_args()
+    words.clients = [*within_limits(sorted(words.clients))]
     load.settle_on(0)
-    uvloop.run(measure([*within_limits(sorted(words.clients))], words))
+    uvloop.run(measure_bare(words) if words.bare else measure(words))
 
 
 if __name__ == "__main__":

@@ -15,17 +15,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 512, LINE = 4096, BUFFER = 65536, PER_ADDRESS = 20000, TURN_MS = 5 };
+#include "clients.h"
+
+enum { EVENTS = 512, BUFFER = 65536, PER_ADDRESS = 20000, TURN_MS = 5 };
 
 enum {
     OPEN,        /* upgraded and not ended */
@@ -56,29 +53,9 @@ static volatile uint64_t *counters;
 static struct client *clients;
 static int count, first, port, at_once, on_the_way, epoll;
 
-static uint64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static int transmit(int fd, unsigned char opcode, const char *data, size_t size) {
-    char frame[LINE + 8];
-    size_t head = size < 126 ? 2 : 4;
-    frame[0] = (char)(0x80 | opcode);
-    frame[1] = (char)(0x80 | (size < 126 ? size : 126));
-    if (head == 4) {
-        frame[2] = (char)(size >> 8);
-        frame[3] = (char)size;
-    }
-    memset(frame + head, 0, 4); /* a mask of zeros leaves the data as it is */
-    memcpy(frame + head + 4, data, size);
-    size += head + 4;
+    char frame[LINE + HEAD_MAX];
+    size = framed(frame, opcode, data, size);
     return send(fd, frame, size, MSG_NOSIGNAL) == (ssize_t)size;
 }
 

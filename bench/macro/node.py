@@ -171,6 +171,11 @@ class Hand:
         for deltas in self._changes[:count]:
             self._apply(next(deltas))
 
+    def change_next(self) -> None:
+        """Change the best bid of one book, of each in turn."""
+        self._changes.append(deltas := self._changes.pop(0))
+        self._apply(next(deltas))
+
     def set_amount(self, amount: str) -> None:
         """Give the best bid of every book this amount."""
         for instrument, best in zip(self.instruments, self._best, strict=True):

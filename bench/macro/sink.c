@@ -13,30 +13,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 512, LINE = 4096, DISCARD = 1 << 20 };
+#include "clients.h"
+
+enum { EVENTS = 512, DISCARD = 1 << 20 };
 
 enum { BYTES, CLIENTS, LAST_NS, COUNTERS };
-
-static uint64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
 
 static void send_all(int fd, const char *data, size_t size) {
     while (size) {
@@ -48,20 +34,8 @@ static void send_all(int fd, const char *data, size_t size) {
 }
 
 static void send_text(int fd, const char *text, size_t size) {
-    char frame[LINE + 8];
-    size_t head = 2;
-    frame[0] = (char)0x81;
-    if (size < 126) {
-        frame[1] = (char)(0x80 | size);
-    } else {
-        frame[1] = (char)(0x80 | 126);
-        frame[2] = (char)(size >> 8);
-        frame[3] = (char)size;
-        head = 4;
-    }
-    memset(frame + head, 0, 4); /* a mask of zeros leaves the text as it is */
-    memcpy(frame + head + 4, text, size);
-    send_all(fd, frame, head + 4 + size);
+    char frame[LINE + HEAD_MAX];
+    send_all(fd, frame, framed(frame, 1, text, size));
 }
 
 static int connected(int port, int deflate) {

@@ -27,7 +27,7 @@ INTERVAL_MS = 100
 CHANGE_S = 0.02
 
 
-def views(count: int) -> list[list[dict[str, object]]]:
+def views(count: int, interval_ms: int = INTERVAL_MS) -> list[list[dict[str, object]]]:
     """So many different subscriptions, of about a kilobyte an update."""
     choices = [
         list(chosen)
@@ -36,7 +36,7 @@ def views(count: int) -> list[list[dict[str, object]]]:
     ]
     made = [
         [{"symbol": symbol, "exchanges": exchanges, "depth": depth, "levels": "array",
-          "interval_ms": INTERVAL_MS}]
+          "interval_ms": interval_ms}]
         for depth, exchanges, symbol in itertools.product(DEPTHS, choices, SYMBOLS)
     ]  # fmt: skip
     assert len(made) >= count, f"there are only {len(made)} views"

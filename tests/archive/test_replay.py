@@ -335,3 +335,64 @@ async def test_a_basket_is_played_with_the_books_that_convert(tmp_path: Path) ->
     *_, last = onebook.replay(tmp_path, SYMBOL, quotes=["USDC"])
     assert [each.exchanges for each in last.bids] == [("okx", "okx:USDC")]
     assert [each.symbol for each in last.conversions] == ["USDC/USDT"]
+
+
+async def test_a_history_is_played_while_it_is_recorded(tmp_path: Path) -> None:
+    """Over merged segments and the close of an hour; nothing is missed or played twice."""
+    world = World(tmp_path, 21)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 12)
+    player = HistoryPlayer(HistoryFolder(tmp_path), [SYMBOL], world.live[3][0], None, NAMES)
+    shown = 0
+    for _ in range(60):
+        while player.load():
+            while player.due_us is not None:
+                player.step()
+                at = held([each for each, _ in world.live], player.at_us)
+                assert world.checksum(player.books) == world.live[at][1]
+                shown += 1
+        assert player.at_us == world.recorder._last_us
+        await run(world, 12)
+    assert shown > 500
+    assert not [*tmp_path.glob("open/2026-06-20*")]
+
+
+async def test_closed_hours_are_played_from_a_store(tmp_path: Path) -> None:
+    world = World(tmp_path, 22)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 700)
+    start, end = world.live[20][0], (EPOCH_US // HOUR_US + 1) * HOUR_US
+    played = [*onebook.replay(tmp_path.as_uri(), SYMBOL, depth=500, start=start)]
+    local = [*onebook.replay(tmp_path, SYMBOL, depth=500, start=start, end=end)]
+    assert [each.to_ccxt() for each in played] == [each.to_ccxt() for each in local]
+    assert played[-1].time_us > end - 2_000_000
+    bars = onebook.bars(tmp_path.as_uri(), SYMBOL, start=start)
+    assert bars.equals(onebook.bars(tmp_path, SYMBOL, start=start, end=end))
+
+
+async def test_updates_have_the_times_of_the_exchanges_and_of_receipt(tmp_path: Path) -> None:
+    world = World(tmp_path, 23)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 500)
+    moments = [at for at, _ in world.live]
+    tops = unknown = 0
+    for update in onebook.replay(tmp_path, SYMBOL, times=True, start=world.live[100][0]):
+        live = world.times[held(moments, update.time_us)]
+        assert update.times is not None
+        assert update.times.exchanges.keys() == live.keys()
+        for name, each in update.times.exchanges.items():
+            depth_sent, depth_received, top_sent, top_received = live[name]
+            assert each.depth.exchange_us == (depth_sent or None)
+            assert abs(each.depth.received_us - depth_received) <= 1
+            if abs(each.top.received_us - top_received) <= 1:
+                assert each.top.exchange_us == (top_sent or None)
+                tops += each.top != each.depth
+            else:  # the start is after the top: its keyframe is the oldest that is known of it
+                assert top_received < each.top.received_us <= update.time_us
+                assert each.top.exchange_us is None
+                unknown += 1
+    assert tops > 20
+    assert unknown < tops

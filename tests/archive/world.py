@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onebook.archive.format import HOUR_US
 from onebook.archive.recorder import HistoryRecorder
-from onebook.books import Books
+from onebook.books import Books, LiveBook
 from onebook.clock import ManualClock
 from onebook.core import View
 from onebook.core.types import PAIRS
@@ -41,6 +41,7 @@ class World:
         self.sequence = 0
         self.live: list[tuple[int, int]] = []
         self.states: list[dict[str, tuple[str, str | None]]] = []  # of the same moments
+        self.times: list[dict[str, tuple[int, ...]]] = []  # of books that are live
         self.steps_s = (0.001, 0.05, 0.7)
 
     def new_recorder(self) -> HistoryRecorder:
@@ -65,7 +66,14 @@ class World:
         elif book.health is not Health.LIVE or chance < 0.05:
             bids, asks = rows(self.random, 0, 30, 0.0), rows(self.random, 1, 35, 0.0)
             asked = self.random.choice((0, 30, 33))
-            whole = Snapshot(instrument, bids, asks, levels_asked=asked, sequence=self.sequence)
+            whole = Snapshot(
+                instrument,
+                bids,
+                asks,
+                levels_asked=asked,
+                sequence=self.sequence,
+                at=self.sent_us(),
+            )
             self.books.fill(whole, now)
         elif chance < 0.08:
             reason = self.random.choice((Reason.GAP, Reason.DISCONNECTED))
@@ -73,13 +81,28 @@ class World:
         elif chance < 0.3:
             top = self.sequence + self.random.randrange(4)
             bid, ask = rows(self.random, 0, 1, 0.1), rows(self.random, 1, 1, 0.1)
-            self.books.top(TopOfBook(instrument, top, bid, ask, PAIRS), now)
+            self.books.top(TopOfBook(instrument, top, bid, ask, PAIRS, self.sent_us()), now)
         else:
-            self.books.change(Delta(instrument, bids, asks, sequence=self.sequence), now)
+            self.books.change(
+                Delta(instrument, bids, asks, sequence=self.sequence, at=self.sent_us()), now
+            )
         self.live.append((self.clock.wall_us(), self.checksum(self.books)))
+        self.times.append({
+            each.instrument.exchange: self.times_of(each) for each in self.books.live()
+        })  # fmt: skip
         self.states.append({
             each.instrument.exchange: (each.health, each.reason) for each in self.books
         })  # fmt: skip
+
+    def sent_us(self) -> int:
+        """Return when the exchange sent what arrives now; some messages have no time."""
+        return self.clock.wall_us() - 7_000 - self.sequence if self.sequence % 5 else 0
+
+    def times_of(self, book: LiveBook) -> tuple[int, ...]:
+        """Return when the depth and the best price were sent and received."""
+        times = book.times(self.clock.wall_us(), self.clock.now_s)
+        return (times.depth.exchange_us or 0, times.depth.received_us,
+                times.top.exchange_us or 0, times.top.received_us)  # fmt: skip
 
     def checksum(self, books: Books) -> int:
         view = View(NAMES, depth=500)

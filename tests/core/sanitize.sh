@@ -1,34 +1,51 @@
 #!/usr/bin/env bash
 # Runs the tests of what is compiled on a build with AddressSanitizer and UndefinedBehaviorSanitizer.
 #
-# The build lives in a directory of its own, so that the one in place stays as it is. Leaks are not
-# looked for, because CPython frees little at its end; any other report ends this with an error.
+#     sanitize.sh [TEST FILE ...]
+#
+# Each file has a process of its own, JOBS (2) at a time, and at most LIMIT_S (420) seconds, so that
+# a run ends and shows how far it is. The build lives in build/sanitized, so that the one in place
+# stays as it is and the next run compiles only what changed. Leaks are not looked for, because
+# CPython frees little at its end; any other report ends this with an error.
 set -euo pipefail
 
-python="${PYTHON_BIN:-.venv/bin/python}"
-python="$(realpath -s "$python")"
-build="$(mktemp -d)"
-trap 'rm -rf "$build"' EXIT
+if [ "${1:-}" = --one ]; then  # a process of xargs below
+    began=$SECONDS log="$(mktemp)"
+    if timeout -k 10 "$LIMIT_S" env LD_PRELOAD="$SANITIZERS" PYTHONMALLOC=malloc \
+        "$SANITIZED_PYTHON" -m pytest -n0 -q -s -p no:cacheprovider "$2" >"$log" 2>&1; then
+        echo "ok      $((SECONDS - began)) s  $2"
+    else
+        echo "FAILED  $((SECONDS - began)) s  $2, status $?"
+        cat "$log"
+        touch failed
+    fi
+    rm "$log"
+    exit
+fi
 
-ONEBOOK_SANITIZE=1 "$python" setup.py --quiet build --build-base "$build/objects" \
+script="$(realpath "$0")"
+root="$PWD" build="$PWD/build/sanitized"
+SANITIZED_PYTHON="$(realpath -s "${PYTHON_BIN:-.venv/bin/python}")"
+SANITIZERS="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
+LIMIT_S="${LIMIT_S:-420}"
+export SANITIZED_PYTHON SANITIZERS LIMIT_S PYTHONPATH="$build/lib"
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=98
+export ONEBOOK_SAMPLES="${ONEBOOK_SAMPLES:-$root/../shared/samples}"
+
+mkdir -p "$build"
+rm -rf "$build/lib" "$build/tests" "$build/failed"
+echo "compiling"
+ONEBOOK_SANITIZE=1 "$SANITIZED_PYTHON" setup.py --quiet build --build-base "$build/objects" \
     --build-lib "$build/lib" >"$build/log" 2>&1 || { cat "$build/log"; exit 1; }
-cp -r tests "$build/tests"
-cp pyproject.toml "$build/"
-
-libasan="$(gcc -print-file-name=libasan.so)"
-libubsan="$(gcc -print-file-name=libubsan.so)"
-export ONEBOOK_SAMPLES="${ONEBOOK_SAMPLES:-$PWD/../shared/samples}"
+cp -r tests pyproject.toml "$build/"
 cd "$build"
-run() {
-    LD_PRELOAD="$libasan $libubsan" PYTHONPATH="$build/lib" PYTHONMALLOC=malloc \
-        ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99:detect_stack_use_after_return=1 \
-        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=98 "$python" "$@"
-}
-
-run -c "
+LD_PRELOAD="$SANITIZERS" PYTHONMALLOC=malloc "$SANITIZED_PYTHON" -c "
 import onebook.core._core as core
 assert core.__file__.startswith('$build'), core.__file__
 print('sanitized core:', core.__file__)
 "
-run -m pytest tests/core tests/gateway/test_fanout.py -q -s -p no:cacheprovider
+if [ $# = 0 ]; then set -- tests/core/test_*.py tests/gateway/test_fanout.py; fi
+printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -I{} bash "$script" --one {}
+[ ! -e failed ] || exit 1
 echo "sanitize: no report"

@@ -178,7 +178,7 @@ class Node:
         """Have every client acknowledge its received bytes, and charge them."""
 
         def nothing_left():
-            self.gateway.charges.charge_all()
+            tuple(self.gateway.charges.portions())
             return not any(
                 each.output.sent for each in self.gateway.connections if each.processor.key
             )

@@ -130,7 +130,7 @@ async def fall_asleep(node, peer):
         node.clock.put_forward(0.01)
         node.delta("okx", [(price, str(amount)) for price, _ in BIDS])
         await asyncio.sleep(0)
-        node.gateway.charges.charge_all()
+        tuple(node.gateway.charges.portions())
     assert connection.output.behind
     return connection
 
@@ -216,7 +216,7 @@ async def test_a_client_that_reads_pays_for_every_byte_within_a_beat(node, key):
         assert 0 < used(node) <= connection.output.total
         # Only clients with bytes to charge are visited.
         assert connection.output not in node.gateway.connections.uncharged
-        node.gateway.charges.charge_all()
+        tuple(node.gateway.charges.portions())
         assert not node.gateway.connections.uncharged
 
 

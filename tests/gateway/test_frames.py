@@ -58,6 +58,29 @@ def test_close_and_ping_frames_are_read_back():
     assert read(frames.ping_frame(b"12345678")) == Frame(Opcode.PING, b"12345678")
 
 
+@given(payload=st.binary(max_size=125))
+def test_the_payload_of_a_pong_is_what_the_library_masked(payload):
+    assert frames.pong_payload(Frame(Opcode.PONG, payload).serialize(mask=True)) == payload
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(Opcode.PONG, bytes(8)).serialize(mask=False),
+        Frame(Opcode.PONG, bytes(4)).serialize(mask=False),
+        Frame(Opcode.PONG, b"").serialize(mask=False),
+        b"\x0a\x88" + bytes(4 + 8),  # a fragment
+        b"\xca\x88" + bytes(4 + 8),  # a reserved bit
+        Frame(Opcode.PING, bytes(8)).serialize(mask=True),
+        Frame(Opcode.TEXT, bytes(8)).serialize(mask=True),
+        b"\x8a\xfe\x00\x7e" + bytes(4 + 126),
+        b"\x8a\x88" + bytes(4 + 9),
+    ],
+)
+def test_other_frames_are_left_to_the_library(frame):
+    assert frames.pong_payload(frame) is None
+
+
 @given(
     payload=st.binary(max_size=300) | st.integers(0, 70_000).map(bytes),
     before=st.binary(max_size=5),

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from onebook import __version__, exchanges, feeds, http
-from onebook.app.probes import probed
+from onebook.app.probes import ProbedNode, probed
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.exchanges.kit.contract import Exchange
@@ -35,7 +35,7 @@ class Feeding:
 
 
 @dataclass(frozen=True)
-class Feeder:
+class Feeder(ProbedNode):
     """A running feeds node."""
 
     settings: Settings
@@ -44,17 +44,6 @@ class Feeder:
     supervisor: feeds.Supervisor
     node: FeedsNode
     bus: NatsBus
-    address: tuple[str, int]
-    lost_bytes: int = 0  # a feeds node has no metering
-
-    @property
-    def url(self) -> str:
-        """The address of its health and metrics endpoints."""
-        return "http://{}:{}".format(*self.address)
-
-    def ready(self) -> bool:
-        """Return whether NATS is reachable."""
-        return self.node.presence.members.connected
 
     async def drain(self) -> None:
         """Hand over all books to other feeds nodes."""
@@ -158,13 +147,14 @@ async def running(
             feeds=settings.feeds,
         )
         feeder = Feeder(
+            listener.getsockname()[:2],
+            node.presence,
             settings,
             books,
             parts.catalogue,
             parts.supervisor,
             node,
             bus,
-            listener.getsockname()[:2],
         )
         node.presence.set_url(feeder.url)
         await stack.enter_async_context(node)

@@ -1,11 +1,12 @@
-"""The HTTP port of a node without clients: `/livez`, `/readyz` and `/metrics`."""
+"""A node without clients, and its HTTP port: `/livez`, `/readyz` and `/metrics`."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from socket import socket
-from typing import Final
+from typing import ClassVar, Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -17,9 +18,28 @@ from onebook.errors import OnebookError
 from onebook.gateway.scheduler import TURN_S, Turns
 from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition
+from onebook.nodes.presence import Presence
 
 CONNECTIONS_MAX: Final = 64  # for probes and Prometheus
 ANSWER_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class ProbedNode:
+    """A running node without clients."""
+
+    address: tuple[str, int]
+    presence: Presence
+    lost_bytes: ClassVar[int] = 0  # it has no metering
+
+    @property
+    def url(self) -> str:
+        """The address of its health and metrics endpoints."""
+        return "http://{}:{}".format(*self.address)
+
+    def ready(self) -> bool:
+        """Return whether NATS is reachable."""
+        return self.presence.members.connected
 
 
 @asynccontextmanager

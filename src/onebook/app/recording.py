@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client import Gauge
 
 from onebook import __version__, feeds, http
-from onebook.app.probes import probed
+from onebook.app.probes import ProbedNode, probed
 from onebook.books import Books
 from onebook.config import HistorySettings, Settings
 from onebook.errors import ConfigError
@@ -127,23 +127,12 @@ def keep_books(
 
 
 @dataclass(frozen=True)
-class RecorderNode:
+class RecorderNode(ProbedNode):
     """A running recorder node."""
 
     settings: Settings
     books: Books
     supervisor: RemoteSupervisor
-    address: tuple[str, int]
-    lost_bytes: int = 0  # a recorder has no metering
-
-    @property
-    def url(self) -> str:
-        """The address of its health and metrics endpoints."""
-        return "http://{}:{}".format(*self.address)
-
-    def ready(self) -> bool:
-        """Return whether NATS is reachable."""
-        return self.supervisor.presence.members.connected
 
     async def drain(self) -> None:
         """Do nothing, because no client depends on this node."""
@@ -173,7 +162,9 @@ async def running(settings: Settings) -> AsyncIterator[RecorderNode]:
             settings=settings.node,
             role=NodeRole.RECORDER,
         )
-        recorder = RecorderNode(settings, books, supervisor, listener.getsockname()[:2])
+        recorder = RecorderNode(
+            listener.getsockname()[:2], supervisor.presence, settings, books, supervisor
+        )
         supervisor.presence.set_url(recorder.url)
         keep_books(settings.history, catalogue, supervisor)
         await stack.enter_async_context(supervisor)

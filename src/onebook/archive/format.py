@@ -89,7 +89,7 @@ ZERO: Final = pa.scalar(0, pa.int64())  # a scalar, because pyarrow tries to imp
 IS_SNAPSHOT: Final = pa.scalar(TapeKind.SNAPSHOT, pa.int8())
 STATISTICS: Final = ["run", "message", "received"]
 READ_COLUMNS: Final = [  # that a book is rebuilt from
-    each for each in SCHEMA.names if each not in ("exchange", "symbol", "exchange_time", "sequence")
+    each for each in SCHEMA.names if each not in ("exchange", "symbol", "sequence")
 ]
 # Messages of an open hour: the numbers of a tape as they are, levels as a list.
 NUMBERS: Final = {  # columns of messages by their name in `TapeColumns`, but for time and place

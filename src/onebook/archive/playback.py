@@ -9,6 +9,7 @@ from onebook.archive.format import KINDS, SIDES, codes, integers
 from onebook.books import IdentityMark, LiveBook
 from onebook.core import NO_SIDE, TapeKind, TapePlayer
 from onebook.core.types import LEVELS_MAX
+from onebook.exchanges.kit import UNTIMED
 from onebook.model import Health, Instrument, Reason
 
 STATES: Final = (int(TapeKind.KEYFRAME), int(TapeKind.HEALTH))
@@ -29,6 +30,7 @@ class BookReplay:
         self._rows = rows = rows.slice(start, bisect_right(runs, run) - start)
         self.received = integers(rows["received"], pa.int64())
         self._messages = integers(rows["message"], pa.int64())
+        self._times = integers(rows["exchange_time"], pa.int64())
         self._kinds = codes(rows["kind"], KINDS, 0)
         self._at = 0
         self.twins = ""  # of the last state
@@ -95,11 +97,36 @@ class BookReplay:
             changed = playback.changed
             if changed >= start:
                 book.updated_at = self.received[changed] / 1_000_000
+                book.at = self._times[changed]
             if self._kinds[at - 1] in STATES:
                 self._set_state(book, at - 1)
                 has_state = True
-        self._at = at
+        begun, self._at = self._at, at
+        if at > begun and core.overlaid:
+            self._set_top_times(book, begun, at)
         return has_state
+
+    def _set_top_times(self, book: LiveBook, start: int, stop: int) -> None:
+        """Set the times of the newest top among these rows.
+
+        A keyframe repeats the top with its own time, which is used only if no other is known.
+        """
+        kinds = bytes(self._kinds[start:stop])
+        last = kinds.rfind(TapeKind.TOP)
+        while last >= 0:
+            first = bisect_left(self._messages, self._messages[start + last])
+            before = first - 1
+            repeated = (
+                before >= 0
+                and self._kinds[before] == TapeKind.KEYFRAME
+                and self.received[before] == self.received[first]
+            )
+            if not repeated or not book.top_received_at:
+                book.top_received_at = self.received[first] / 1_000_000
+                book.top_at = UNTIMED if repeated else self._times[first]
+            if not repeated:
+                return
+            last = kinds.rfind(TapeKind.TOP, 0, max(0, first - start))
 
     def _set_state(self, book: LiveBook, row: int) -> None:
         health, why, detail, twins, updated = (
@@ -112,8 +139,9 @@ class BookReplay:
         book.mark = IdentityMark(reason, detail or "") if live and reason else None
         book.reason = None if live else reason
         book.detail = "" if live else detail or ""
-        if updated is not None:
+        if updated is not None:  # of a keyframe
             book.updated_at = updated.timestamp()
+            book.at = self._times[row]
         if not live:
             book.core.clear()
         self.twins = twins or ""

@@ -105,7 +105,7 @@ def measured(
         for path in of_symbol:
             if cancelled():
                 return None
-            table = _table(files, str(path), [*READ_COLUMNS, "exchange", "symbol", "exchange_time"])
+            table = _table(files, str(path), [*READ_COLUMNS, "exchange", "symbol"])
             earlier = f"{before}/{path.relative_to(folder)}"
             rows.append(_measured_book(table, hour_us, coverage, _last_state(files, earlier)))
             prices.append(_best_prices(table, hour_us, coverage, pace))

@@ -73,11 +73,6 @@ class Charges:
         """
         self._add(connection.processor.key, connection.output.take_written())
 
-    def charge_all(self) -> None:
-        """Charge the bytes delivered to all connections."""
-        for _ in self.portions():
-            pass
-
     def portions(self) -> Iterator[None]:
         """Charge the bytes delivered to all connections, in portions that fit in one turn.
 

@@ -67,6 +67,7 @@ CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
 TURN_FRAMES_MAX: Final = 16  # frames of one connection processed per turn of the event loop,
 TURN_BYTES_MAX: Final = 65_536  # and their bytes
+CLOSED_S: Final = 0.0001  # in a later callback of the event loop, to release a closed connection
 PIECES_MAX: Final = 16  # reads without a complete frame before reading is paced
 PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
@@ -188,9 +189,8 @@ class ClientConnection(asyncio.Protocol):
         """Process the complete frames in the receive buffer."""
         self._rest = self._rest + data if self._rest else data
         if self.output.ended:
-            self._await_close(len(data))
-            return
-        if self._pieces >= PIECES_MAX and not self._paused:
+            self._closing_bytes += len(data)
+        elif self._pieces >= PIECES_MAX and not self._paused:
             # A read without a complete frame costs as much as one with: let bytes accumulate in the
             # kernel.
             self._pause(PIECE_PAUSE_S)
@@ -481,7 +481,7 @@ class ClientConnection(asyncio.Protocol):
                 break
         self._rest = buffer[start:] if start else buffer
         if self.output.ended:
-            self._await_close(0)
+            self._await_close()
             return False
         return more and self._may_act()
 
@@ -515,6 +515,10 @@ class ClientConnection(asyncio.Protocol):
     # Frames
 
     def _frame_received(self, frame: bytes) -> None:
+        payload = frames.pong_payload(frame)
+        if payload is not None:  # it may come between the fragments of a message
+            self._incoming(Incoming.PONG, payload)
+            return
         inbound = self._inbound
         if inbound is None or is_close(frame):
             parsers = self._parts.parsers
@@ -548,12 +552,11 @@ class ClientConnection(asyncio.Protocol):
             self._close_sent(code, len(last))
             self.output.half_close()
 
-    def _await_close(self, came: int) -> None:
+    def _await_close(self) -> None:
         """Look for the peer's close frame after ours, in at most `CLOSING_BYTES_MAX` bytes."""
         if self.state is not ConnectionState.CLOSING:
             self._rest = b""
             return
-        self._closing_bytes += came
         buffer, start = self._rest, 0
         while self._closing_bytes < CLOSING_BYTES_MAX:
             end = frames.frame_end(buffer, start, self.processor.message_bytes_max)
@@ -562,6 +565,7 @@ class ClientConnection(asyncio.Protocol):
                 return
             if is_close(buffer[start:end]):
                 self._rest = b""
+                self._turns.spend(CLOSED_S)
                 self._move(ConnectionEvent.CLOSE_RECEIVED)
                 return
             start = end

@@ -2,7 +2,8 @@
 
 A compressed frame holds one message, has no context takeover and needs a window of 4 KiB, so the
 same bytes suit every client that negotiated permessage-deflate. Incoming frames are parsed by the
-websockets library; this module only finds where they end.
+websockets library, except plain pongs, which are all that an idle client sends; this module finds
+where a frame ends.
 """
 
 import struct
@@ -32,6 +33,8 @@ BINARY: Final = 0x82
 TEXT_DEFLATED: Final = 0xC1  # FIN, RSV1 and the opcode
 CLOSE: Final = 0x88
 PING: Final = 0x89
+PONG: Final = 0x8A
+CONTROL_BYTES_MAX: Final = 125  # payload of a control frame
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -92,6 +95,20 @@ def frame_end(buffer: bytes, start: int, payload_max: int) -> int:
     if length > payload_max:
         return len(buffer)
     return start + size + length if there >= size + length else 0
+
+
+def pong_payload(frame: bytes) -> bytes | None:
+    """Return the payload of a valid pong of a client; None for any other complete frame.
+
+    The library needs 10 us for a pong.
+    """
+    length = len(frame) - HEADER_BYTES_MIN - MASK_BYTES
+    if frame[0] != PONG or length > CONTROL_BYTES_MAX or frame[1] != 0x80 | length:
+        return None
+    mask = frame[HEADER_BYTES_MIN : HEADER_BYTES_MIN + MASK_BYTES]
+    masks = (mask * (length // MASK_BYTES + 1))[:length]
+    masked = int.from_bytes(frame[HEADER_BYTES_MIN + MASK_BYTES :])
+    return (masked ^ int.from_bytes(masks)).to_bytes(length)
 
 
 class SharedDeflate(ServerPerMessageDeflateFactory):

@@ -345,7 +345,8 @@ class Drain:
         for connection in self._connections:
             await slices.next()
             connection.output.abort()
-        self._charges.charge_all()
+        for _ in self._charges.portions():
+            await self._clock.sleep(0)
 
     async def _send_away(self, drain_s: float, message: str, reason: str) -> None:
         started_s = self._clock.monotonic()
@@ -362,13 +363,19 @@ class Drain:
     async def _announce(self, drain_s: float, message: str) -> deque[tuple[float, ClientPort]]:
         """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
-        connections = [each for each in self._connections if not each.output.ended]
-        random.shuffle(connections)
+        connections = list(self._connections)
+        count = len(connections)
         leaving: deque[tuple[float, ClientPort]] = deque()
         slices = Slices(self._clock)
-        for position, connection in enumerate(connections, start=1):
+        for position in range(count):
             await slices.next()
-            after_s = drain_s * position / len(connections)
+            # A step of a shuffle: shuffling all connections at once would be one long turn.
+            chosen = random.randrange(position, count)  # noqa: S311
+            connection = connections[chosen]
+            connections[chosen] = connections[position]
+            if connection.output.ended:
+                continue
+            after_s = drain_s * (position + 1) / count
             notice = ServerShutdown(
                 message=message,
                 reconnect_in_ms=round(after_s * 1_000),

@@ -8,6 +8,7 @@ callbacks of the event loop.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -184,9 +185,9 @@ class Turns:
             self._waiting.append(reader)
             reader.pace_reading()
 
-    def spend(self) -> None:
-        """End this turn after expensive work."""
-        self._ends_at = self._monotonic()
+    def spend(self, seconds: float = math.inf) -> None:
+        """Shorten this turn, by default to its end, because of work that is done outside it."""
+        self._ends_at -= seconds
 
     def forget(self, reader: ClientPort) -> None:
         """Remove a closed connection."""
