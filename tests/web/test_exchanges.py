@@ -103,7 +103,7 @@ async def test_the_key_is_entered_and_a_refusal_is_said(
     assert await page.run("sessionStorage.getItem('onebook.key')") == GOOD_KEY
 
 
-@pytest.mark.parametrize("width", [360, 390, 1280])
+@pytest.mark.parametrize("width", [390, 1280])
 async def test_the_link_to_it_leaves_the_header_one_row(
     page: Page, address: str, width: int
 ) -> None:
