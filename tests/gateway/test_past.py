@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from gateway.rig import SYMBOL, gateway, settled
+from gateway.rig import SYMBOL, gateway, parse, settled
 from onebook.archive.format import HOUR_US
 from onebook.archive.recorder import HistoryRecorder
 from onebook.client import AsyncOnebook
+from onebook.client.packed import PackedBook, decode
+from onebook.client.view import BookView
 from onebook.clock import us_of_iso
 from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest
 from onebook.streams import past
@@ -314,3 +316,110 @@ async def test_a_play_that_cannot_begin_is_refused(tmp_path):
     async with gateway(tmp_path) as node, node.client(await node.key(name="bob")) as client:
         refusal = await client.ask(**ask, start=1)
         assert (refusal["error"], refusal["message"]) == ("history_unavailable", NO_HISTORY)
+
+
+async def test_each_change_between_the_past_and_the_present_is_sent(tmp_path):
+    """Nobody else has the view; books change while the play catches up with the live stream."""
+    async with recording(tmp_path) as (node, client, recorder):
+        for exchange in ("okx", "binance"):
+            node.snapshot(exchange)
+        start = node.clock.wall_us()
+        await recorder.flush()
+        asked = {"symbol": SYMBOL, "exchanges": ["okx", "binance"], "mode": "delta"}
+        number, last = 1, None  # the amount at 100
+
+        async def change():
+            nonlocal number
+            while number != last:
+                number += 1
+                node.delta("okx", [("100", str(number))])
+                await asyncio.sleep(0.01)  # the market's pace
+                if number % 10 == 0:
+                    await recorder.flush()
+
+        changing = asyncio.create_task(change())
+        await settled(lambda: number > 20)
+        subscribed = await client.ask(
+            type="subscribe_aggregated", interval_ms=0, start=start, speed=0, **asked
+        )
+        assert subscribed["type"] == "aggregated_subscription_response", subscribed
+        view, amounts, played = BookView(SYMBOL), [], 0
+        while last is None or amounts[-1] < last:
+            message = await client.next()
+            if message["type"] == "history_end":
+                played, last = len(amounts), number + 20
+            else:
+                assert view.apply(message)
+                amounts.append(sum(each.amount for each in view.bids if each.price == 100) - 1)
+        await changing
+        assert 3 < played < len(amounts)
+        assert amounts[:played] == [*range(1, played + 1)]
+        assert amounts[played] in (amounts[played - 1], amounts[played - 1] + 1)
+        assert amounts[played:] == [*range(int(amounts[played]), number + 1)]
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL)
+        assert not len(node.streams)
+        assert not node.gateway.fanout._subscribers
+
+
+async def test_binary_updates_are_played(tmp_path):
+    async with recording(tmp_path) as (node, client, recorder):
+        for exchange in ("okx", "binance"):
+            node.snapshot(exchange)
+        asked = {"symbol": SYMBOL, "interval_ms": 0, "mode": "delta", "split": True}
+        await client.ask(type="subscribe_aggregated", **asked)
+        first = await client.until("aggregated_orderbook_update")
+        live = [first, *await updates_of(node, client, 12)]
+        await recorder.flush()
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL)
+        subscribed = await client.ask(
+            type="subscribe_aggregated", start=at_of(first), speed=0, encoding="protobuf", **asked
+        )
+        view, book = BookView(SYMBOL), PackedBook(subscribed["exchanges"])
+        played = []
+        while isinstance(frame := await client.socket.recv(), bytes):
+            assert view.apply_packed(decode(frame), book)
+            played.append(sides_of(view))
+            await recorder.flush()
+        assert parse(frame)["type"] == "history_end"
+        exact = BookView(SYMBOL)
+        assert played == [sides_of(exact) for each in live if exact.apply(each)]
+        assert view.apply_packed(decode(await client.socket.recv()), book)
+        assert sides_of(view) == sides_of(exact)
+
+
+def sides_of(view):
+    return [
+        [(each.price, each.amount, each.exchanges) for each in side]
+        for side in (view.bids, view.asks)
+    ]
+
+
+async def test_the_key_changes_or_is_suspended_while_the_past_is_played(tmp_path):
+    async with recording(tmp_path) as (node, client, recorder):
+        for exchange in ("okx", "binance"):
+            node.snapshot(exchange)
+        asked = {"type": "subscribe_aggregated", "symbol": SYMBOL, "interval_ms": 0}
+        await client.ask(**asked)
+        first = await client.until("aggregated_orderbook_update")
+        await recorder.flush()
+        text = await node.key()
+        await client.ask(**asked, view="a", start=at_of(first), speed=0.000001)
+        await client.until("aggregated_orderbook_update")
+        (connection,) = node.gateway.connections
+        before = connection.processor.key.key_id
+        assert node.gateway.views.count(before) == 2
+        await client.ask(type="authenticate", api_key=text)
+        after = connection.processor.key.key_id
+        assert (node.gateway.views.count(before), node.gateway.views.count(after)) == (0, 2)
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL, view="a")
+        assert node.gateway.views.count(after) == 1
+        await client.ask(**asked, view="a", start=at_of(first), speed=0.000001)
+        await client.until("aggregated_orderbook_update")
+        (played,) = node.gateway.subscriptions._plays.values()
+        await node.admin.move_key(text, "suspend", node.change())
+        await node.accounts.poll(node.clock.wall_ms())
+        assert await client.closed() == 4002
+        await settled(lambda: played.task.done())
+        await settled(lambda: not len(node.streams))
+        assert not node.gateway.subscriptions._plays
+        assert not node.gateway.views.count(after)

@@ -29,6 +29,7 @@ from onebook.gateway.processor import CommandProcessor
 from onebook.streams import Stream, packed
 
 IPPROTO_TCP: Final = 6
+TAIL_BYTES_MAX: Final = 4 << 20  # of the live updates kept for a client that plays the past
 
 
 class PurePeer:
@@ -261,11 +262,12 @@ class FrameVariant(NamedTuple):
 class StreamSubscribers:
     """The clients of one stream, and its newest book as a frame for new and slow clients."""
 
-    __slots__ = ("_frames", "_number", "by_form")
+    __slots__ = ("_frames", "_number", "by_form", "tails")
 
     def __init__(self) -> None:
         # In order of arrival, which is roughly the order of the sockets in kernel memory.
         self.by_form: dict[FrameVariant, dict[ClientOutput, None]] = {}
+        self.tails: dict[StreamTail, None] = {}
         self._number = 0
         self._frames: dict[tuple[FrameVariant, int], bytes] = {}
 
@@ -279,6 +281,45 @@ class StreamSubscribers:
             frame = form.update(stream.full(), skipped)
             self._frames[form, skipped] = frame
         return frame
+
+
+class StreamTail:
+    """The messages of a stream since a moment, for a client that subscribes later.
+
+    `whole` is the book at `base_us`, and `messages` are the updates and statuses after it: (status,
+    payload). Beyond `TAIL_BYTES_MAX` it begins again with a later book.
+    """
+
+    __slots__ = ("_size", "_wall_us", "base_us", "messages", "stream", "whole")
+
+    def __init__(self, stream: Stream, wall_us: Callable[[], int]) -> None:
+        self.stream = stream
+        self._wall_us = wall_us
+        self.base_us: int | None = None  # until it begins
+        self.whole = b""
+        self.messages: list[tuple[bool, bytes]] = []
+        self._size = 0
+
+    def begin(self) -> None:
+        """Begin with the last update of the stream, which is the book of this moment."""
+        self.base_us, self.whole = self._wall_us(), self.stream.full()
+        self.messages, self._size = [], 0
+
+    def update(self, payload: bytes) -> None:
+        """Keep an update, or begin with it."""
+        if self.base_us is None or self._size >= TAIL_BYTES_MAX:
+            self.begin()
+        else:
+            self._add(payload, is_status=False)
+
+    def status(self, payload: bytes) -> None:
+        """Keep a changed health of an exchange."""
+        if self.base_us is not None:
+            self._add(payload, is_status=True)
+
+    def _add(self, payload: bytes, *, is_status: bool) -> None:
+        self.messages.append((is_status, payload))
+        self._size += len(payload)
 
 
 class Fanout:
@@ -301,12 +342,18 @@ class Fanout:
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         """Send an update to every client of the stream (the hot path)."""
-        self._broadcast(self._subscribers[stream], stream, payload)
+        subscribers = self._subscribers[stream]
+        self._broadcast(subscribers, stream, payload)
         self._published.append(stream)
+        for tail in subscribers.tails:
+            tail.update(payload)
 
     def status(self, stream: Stream, payload: bytes) -> None:
         """Send an exchange's status to a stream's clients; slow ones get it with the next book."""
-        self._broadcast(self._subscribers[stream], None, payload)
+        subscribers = self._subscribers[stream]
+        self._broadcast(subscribers, None, payload)
+        for tail in subscribers.tails:
+            tail.status(payload)
 
     def flush(self) -> None:
         """Write this tick's frames with one write per client, whatever the number of streams."""
@@ -338,9 +385,7 @@ class Fanout:
 
     def join(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> None:
         """Subscribe a client and send it the newest book, if there is one."""
-        subscribers = self._subscribers.get(stream)
-        if subscribers is None:
-            subscribers = self._subscribers[stream] = StreamSubscribers()
+        subscribers = self._subscribers_of(stream)
         subscribers.by_form.setdefault(form, {})[client] = None
         if not stream.update_number:
             return
@@ -349,15 +394,44 @@ class Fanout:
         else:
             client.write(subscribers.whole(stream, form))
 
+    def tail(self, stream: Stream, wall_us: Callable[[], int]) -> StreamTail:
+        """Keep the messages of a stream from its next update on."""
+        tail = StreamTail(stream, wall_us)
+        self._subscribers_of(stream).tails[tail] = None
+        return tail
+
+    def end_tail(self, tail: StreamTail) -> None:
+        """Keep no more messages."""
+        subscribers = self._subscribers[tail.stream]
+        del subscribers.tails[tail]
+        self._drop_unused(tail.stream, subscribers)
+
+    def join_tail(self, client: ClientOutput, tail: StreamTail, form: FrameVariant) -> None:
+        """Subscribe a client that gets the messages of a tail first."""
+        self._subscribers[tail.stream].by_form.setdefault(form, {})[client] = None
+        client.write(form.update(tail.whole))
+        for is_status, payload in tail.messages:
+            client.write(form.message(payload) if is_status else form.update(payload))
+
+    def _subscribers_of(self, stream: Stream) -> StreamSubscribers:
+        subscribers = self._subscribers.get(stream)
+        if subscribers is None:
+            subscribers = self._subscribers[stream] = StreamSubscribers()
+        return subscribers
+
+    def _drop_unused(self, stream: Stream, subscribers: StreamSubscribers) -> None:
+        if not subscribers.by_form and not subscribers.tails:
+            del self._subscribers[stream]
+
     def leave(self, client: ClientOutput, stream: Stream, form: FrameVariant) -> None:
         """Unsubscribe a client."""
-        by_form = self._subscribers[stream].by_form
+        subscribers = self._subscribers[stream]
+        by_form = subscribers.by_form
         peers = by_form.get(form, {})
         peers.pop(client, None)
         if not peers:
             by_form.pop(form, None)
-        if not by_form:
-            del self._subscribers[stream]
+        self._drop_unused(stream, subscribers)
         missed = self._missed.get(client)
         if missed is not None:
             missed.pop((stream, form), None)

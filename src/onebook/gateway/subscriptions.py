@@ -1,6 +1,7 @@
 """Opens and closes the streams of clients, counts their views, and fetches books."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -8,7 +9,7 @@ from onebook.clock import Clock
 from onebook.errors import HistoryUnavailable, InvalidRequest, OnebookError
 from onebook.gateway.commands import CommandRefused
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, PlayView, ResendBook
-from onebook.gateway.fanout import ClientOutput, Fanout, FrameVariant
+from onebook.gateway.fanout import ClientOutput, Fanout, FrameVariant, StreamTail
 from onebook.gateway.frames import binary_frame
 from onebook.gateway.messages import encode, encode_refusal, with_view
 from onebook.gateway.processor import NONE_NUMBERED, NONE_SUBSCRIBED, KeyViews
@@ -16,16 +17,18 @@ from onebook.gateway.registry import ClientPort
 from onebook.gateway.replies import HistoryEnd
 from onebook.streams import Stream, StreamKey, Streams, packed
 from onebook.streams.options import PROTOBUF
-from onebook.streams.past import NO_HISTORY, PastBooks
+from onebook.streams.past import NO_HISTORY, UNREADABLE, PastBooks
 from onebook.streams.plays import Play
 
 PLAYS_MAX: Final = 16  # of this node; each has its own books
 PLAYS_OF_CLIENT_MAX: Final = 2
 TURN_S: Final = 0.005  # of the event loop
 WAIT_S: Final = 0.25  # for more of the history, or a client that reads too slowly
-RECENT_US: Final = 3_000_000  # an older end of the history is not the present
+NEAR_US: Final = 3_000_000  # from the present, from which on live messages are kept
 CATCH_UP_S: Final = 5.0  # for the recorder to write what was live when the stream was opened
 TOO_MANY_PLAYS: Final = "Too many subscriptions of this {} play the past; end one, or retry later."
+
+log = logging.getLogger("onebook.gateway")
 
 
 class PlayOutput:
@@ -131,7 +134,10 @@ class SubscriptionManager:
             played.play = await self._past.play(view.key, effect.start_us, output)
             client.output.send_text(effect.reply)
             await self._play_on(client, played, played.play, self._past)
-        except OnebookError as error:
+        except Exception as error:
+            if not isinstance(error, OnebookError):
+                log.exception("The history of %s cannot be played.", view.key.symbol)
+                error = HistoryUnavailable(UNREADABLE)
             refusal = CommandRefused(error.code, error.message, symbol=view.key.symbol)
             wall_us = self._clock.wall_us()
             client.output.send_text(
@@ -143,35 +149,67 @@ class SubscriptionManager:
     async def _play_on(
         self, client: ClientPort, played: PlayedView, play: Play, past: PastBooks
     ) -> None:
+        """Play to the end of the history, and from there to the first live book that was kept."""
         speed, began = played.effect.speed, self._clock.monotonic()
-        live: Stream | None = None  # opened before the end, so that its books are live
-        live_us = 0
+        tail: StreamTail | None = None
+        gives_up_at = 0.0
         try:
             while True:
-                if not await past.load(play):
-                    now_us = self._clock.wall_us()
-                    if live is None:
-                        owner = client.processor.key
-                        live = self._streams.open(play.key, "" if owner is None else owner.key_id)
-                        live_us = now_us
-                    late = now_us - live_us > CATCH_UP_S * 1_000_000
-                    if play.until_us >= live_us or late or now_us - play.until_us > RECENT_US * 2:
-                        break
-                    await self._clock.sleep(WAIT_S)
-                    continue
+                joins_us = None if tail is None else tail.base_us
                 ends_at = self._clock.monotonic() + TURN_S
                 while (due_us := play.due_us) is not None:
+                    if joins_us is not None and due_us >= joins_us:
+                        break
                     await self._wait(client, played, began, due_us)
                     play.advance()
                     if self._clock.monotonic() >= ends_at:
                         await self._clock.sleep(0)
                         ends_at = self._clock.monotonic() + TURN_S
-                if speed:
-                    await self._wait(client, played, began, play.until_us)
-            self._join_live(client, played, play)
+                    joins_us = None if tail is None else tail.base_us
+                if speed and due_us is None:
+                    until_us = play.until_us if joins_us is None else min(play.until_us, joins_us)
+                    await self._wait(client, played, began, until_us)
+                if tail is not None and self._joins(tail, play, gives_up_at):
+                    await self._wait(client, played, began, play.at_us)
+                    if self._joins(tail, play, gives_up_at):  # it may have begun again
+                        self._join_live(client, played, play, tail)
+                        return
+                    continue
+                if due_us is not None:
+                    continue
+                is_near = self._clock.wall_us() - play.until_us < NEAR_US
+                has_more = await past.load(play)
+                if tail is None and (is_near or not has_more):
+                    tail = self._open_tail(client, play)
+                    gives_up_at = self._clock.monotonic() + CATCH_UP_S
+                if tail is not None:
+                    self._begin_tail(tail)
+                if not has_more:
+                    await self._clock.sleep(WAIT_S)
         finally:
-            if live is not None:
-                self._streams.close(live)
+            if tail is not None:
+                self._fanout.end_tail(tail)
+                self._streams.close(tail.stream)
+
+    def _open_tail(self, client: ClientPort, play: Play) -> StreamTail:
+        """Open the live stream, and keep its messages until the history has reached them."""
+        owner = client.processor.key
+        stream = self._streams.open(play.key, "" if owner is None else owner.key_id)
+        return self._fanout.tail(stream, self._clock.wall_us)
+
+    def _begin_tail(self, tail: StreamTail) -> None:
+        """Begin with the book of now, if the stream has nothing to publish."""
+        stream = tail.stream
+        if tail.base_us is None and stream.update_number:
+            self._streams.publish_now(stream)
+            if tail.base_us is None and stream.due is None:
+                tail.begin()
+
+    def _joins(self, tail: StreamTail, play: Play, gives_up_at: float) -> bool:
+        """Whether everything before the first live book was played, or cannot be."""
+        if tail.base_us is None:
+            return False
+        return play.until_us >= tail.base_us or self._clock.monotonic() >= gives_up_at
 
     async def _wait(self, client: ClientPort, played: PlayedView, began: float, at_us: int) -> None:
         """Wait until a moment is due, and until the client reads."""
@@ -183,23 +221,24 @@ class SubscriptionManager:
         while client.output.behind:
             await self._clock.sleep(WAIT_S)
 
-    def _join_live(self, client: ClientPort, played: PlayedView, play: Play) -> None:
-        """Continue with the live stream."""
+    def _join_live(
+        self, client: ClientPort, played: PlayedView, play: Play, tail: StreamTail
+    ) -> None:
+        """Continue with the live stream: with the book and the updates that were kept."""
         view = played.effect.view
         del self._plays[client, view.key.symbol, view.view]
         play.close()
-        stream = self._streams.find(view.key)
-        stream.users += 1
+        tail.stream.users += 1
+        assert tail.base_us is not None
         event = HistoryEnd(
             symbol=view.key.symbol,
             subscription_id=view.key.id,
-            recorded_until=client.processor.stamp(play.until_us),
+            recorded_until=client.processor.stamp(min(play.until_us, tail.base_us)),
             timestamp=client.processor.stamp(self._clock.wall_us()),
         )
         client.output.send_text(with_view(encode(event), view.view))
-        self._streams.publish_now(stream)
-        self._fanout.join(client.output, stream, played.form)
-        for status in self._streams.marks(stream):
+        self._fanout.join_tail(client.output, tail, played.form)
+        for status in self._streams.marks(tail.stream):
             client.output.send_text(with_view(status, view.view))
 
     def _close(self, client: ClientPort, key: StreamKey, view: str | None, number: int) -> None:

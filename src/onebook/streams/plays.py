@@ -46,6 +46,7 @@ class Play:
 
         exchanges = sorted({exchange_of(each) for each in key.exchanges})
         self.key = key
+        self._publisher = publisher
         self._player = HistoryPlayer(folder, symbols_of(key), start_us, None, exchanges)
         self._clock = ManualClock(start_us / 1_000_000)
         self._streams = Streams(
@@ -107,6 +108,8 @@ class Play:
         """Open the stream once the state at the start was played."""
         if self.stream is None and before_us > self._player.start_us:
             self.stream = self._streams.open(self.key)
+            for status in self._streams.marks(self.stream):
+                self._publisher.status(self.stream, status)
 
 
 class _NoFeeds:
