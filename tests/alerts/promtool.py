@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from onebook.metrics import RENDER_S
+from steady import PATIENCE_S
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "onebook.rules.yml"
 PROMTOOL = shutil.which("promtool")
@@ -33,7 +34,7 @@ USED = {"up", *re.findall(r"\bonebook_\w+", RULES.read_text())}
 async def scrape(url, *, client=None, instance="node"):
     """The samples of a node's /metrics, by series."""
     if client is None:
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
             return await scrape(url, client=client, instance=instance)
     await asyncio.sleep(RENDER_S)  # a text may be that old
     page = (await client.get("/metrics")).raise_for_status().text

@@ -23,7 +23,7 @@ from steady import PATIENCE_S
 NAMES = ("okx", "kraken", "binance")
 SYMBOL = "BTC/USDT"
 DEPTH = 20
-SEEN = 40  # updates of each life of the node
+SEEN = 20  # updates of each life of the node
 LOST_MAX_US = 1_000_000
 
 

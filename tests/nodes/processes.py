@@ -21,7 +21,7 @@ from steady import PATIENCE_S, waited_s
 
 EXCHANGES = ("okx", "kraken", "gate")
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
-RATE_HZ = 10
+RATE_HZ = 5
 
 
 class Cluster:

@@ -154,7 +154,7 @@ async def _ended(task):
 async def world(folder):
     async with AsyncExitStack() as stack:
         port = stack.enter_context(nats_server())
-        simulated = await stack.enter_async_context(SimulatedExchanges(EXCHANGES, rate_hz=10))
+        simulated = await stack.enter_async_context(SimulatedExchanges(EXCHANGES, rate_hz=5))
         for each in EXCHANGES:
             simulated[each].admit_all()
         yield World(folder, simulated, port, stack)

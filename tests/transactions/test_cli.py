@@ -1,5 +1,6 @@
 """`onebook credentials` and `onebook transactions` as the operator runs them."""
 
+import asyncio
 import calendar
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
+from databases import migrated
 from disks import filled, small_disk
 from onebook.cli import fetching
 from onebook.cli import transactions as command
@@ -64,7 +66,8 @@ def run(
 
 
 @pytest.fixture
-def ready(run: Command) -> Command:
+def ready(run: Command, tmp_path: Path) -> Command:
+    asyncio.run(migrated(tmp_path))  # migrating costs more than most of these tests
     assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
     return run
 

@@ -1,5 +1,6 @@
 """Deleting collected records, and keys of other accounts under the same name."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -48,15 +49,15 @@ BEFORE_MS = NOW_MS - 10 * DAY_MS
 TABLES = (collected_records, collected_ranges, collected_lists, collected_readings)
 
 
-@pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with database(request.param, tmp_path) as url:
+@pytest.fixture(scope="module", params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with database(request.param, tmp_path_factory.mktemp("forgotten")) as url:
+        asyncio.run(upgraded(url))
         yield url
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[Store]:
-    await upgraded(url)
     async with Store(url) as opened:
         async with opened.database.writing() as connection:
             for table in reversed(metadata.sorted_tables):

@@ -56,6 +56,7 @@ class Market:
         self.hurry = 1  # times faster than that
         self.frozen = False
         self.deaf = False  # it sends nothing at all
+        self.deaf_to_pings = False
         self.horizons: dict[str, dict] = {}  # where the books of exchanges end, by name
         self.listed = list(EXCHANGES)  # what it says that there is
         self.names = list(EXCHANGES)  # whose books there are
@@ -369,7 +370,7 @@ def reply(message: dict, market: Market) -> dict | None:
             pairs = {name: ["BTC/USDT", "ETH/USDT", "SOL/USDT"] for name in EXCHANGES}
             pairs["okx"] = [*pairs["okx"], "ETH/BTC", *market.quoted]
             return {"type": "pairs_data", "data": {"exchanges": pairs}}
-        case "ping" if market.late or market.deaf:
+        case "ping" if market.late or market.deaf or market.deaf_to_pings:
             return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}

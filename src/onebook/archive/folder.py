@@ -257,6 +257,20 @@ class HistoryFolder:
         shutil.rmtree(self._open(hour_us))
         return True
 
+    def adopt_hours(self, other: "HistoryFolder") -> list[int]:
+        """Move the closed hours of another folder on this disk here; return them.
+
+        Raises:
+            OSError: An hour exists here, or the folder cannot be written.
+        """
+        hours = other.hours()
+        for hour_us in hours:
+            place = self._closed(hour_us)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(other._closed(hour_us), place)
+            self._sealer.seal(hour_us)
+        return hours
+
     @staticmethod
     def _write_book(rows: pa.Table, path: Path) -> None:
         """Write the rows of a book's hour, beside those that an earlier close wrote."""

@@ -235,6 +235,10 @@ class HistoryRecorder:
         self._stop()
         self._report(why)
 
+    def pause(self) -> None:
+        """End the run; `begin` begins another one."""
+        self._stop()
+
     def _stop(self) -> None:
         LOST.inc(self._tape.count)
         self.recording = False

@@ -52,7 +52,9 @@ COMMANDS: Final = {
         "record:record_command",
         "Record the order book frames of an exchange into a file for `onebook replay`.",
     ),
-    "history": CommandPath("history:history_app", "Recorded order books: show, bars, verify."),
+    "history": CommandPath(
+        "history:history_app", "Recorded order books: show, bars, verify, import."
+    ),
     "nodes": CommandPath("nodes:nodes_command", "Show the live nodes of this cluster."),
     "usage": CommandPath(
         "usage:usage", "Show the usage of a key in its billing period, and its allowance."

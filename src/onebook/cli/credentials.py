@@ -349,7 +349,7 @@ def _asked(field: CredentialField) -> str:
     """Prompt for a field; "" if an optional one is left out."""
     if sys.stdin.isatty():
         words = [field.label, *(f"({', '.join(field.choices)})" for _ in field.choices[:1])]
-        words += ["[optional]"] if field.optional else []
+        words += ["[optional]"] if field.optional and field.name_alone == field.label else []
         default = "" if field.optional else None
         asked = typer.prompt(
             " ".join(words), hide_input=field.secret, default=default, show_default=False
@@ -361,7 +361,12 @@ def _asked(field: CredentialField) -> str:
         return ""
     fits = text and len(text) <= SECRET_CHARS_MAX and text.isprintable()
     if not fits or (field.choices and text not in field.choices):
-        raise InvalidRequest(f"Invalid {field.label}.")
+        if not field.choices:
+            raise InvalidRequest(f"Invalid {field.name_alone}.")
+        empty = ", or empty" if field.optional else ""
+        raise InvalidRequest(
+            f"{field.name_alone} must be one of {', '.join(field.choices)}{empty}."
+        )
     return text
 
 

@@ -1,5 +1,6 @@
 """`onebook history`: books of the past, from the files that `onebook serve` records."""
 
+import asyncio
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -11,18 +12,22 @@ from rich.table import Table
 
 from onebook.cli.common import console, fail, reported
 from onebook.cli.dates import now_ms, past_end_ms, past_ms
+from onebook.clock import iso_us
 from onebook.library.bars import bars
 from onebook.library.history import NEEDS_PYARROW, history
 from onebook.orderbook import MissingPackage
 
-history_app = typer.Typer(no_args_is_help=True, help="Recorded order books: show, bars, verify.")
+history_app = typer.Typer(
+    no_args_is_help=True, help="Recorded order books: show, bars, verify, import."
+)
 
 EXIT_PROBLEMS: Final = 1
+HOUR_US: Final = 3_600_000_000
 
 
 @history_app.callback()
 def history_group() -> None:
-    """Recorded order books: show, bars, verify."""
+    """Recorded order books: show, bars, verify, import."""
 
 
 @history_app.command("show")
@@ -208,3 +213,65 @@ def verify_command(
     )
     if found.problems:
         raise typer.Exit(EXIT_PROBLEMS)
+
+
+@history_app.command("import")
+@reported
+def import_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of the history; created if absent.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Recordings, or incremental_book_L2 files of tardis (.csv, .csv.gz)."),
+    ],
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--symbol",
+            "-s",
+            help="Pair of a symbol in CSV files, such as BTCUSDT=BTC/USDT; repeatable.",
+        ),
+    ] = None,
+    signing_key: Annotated[
+        Path | None,
+        typer.Option("--signing-key", help="File of the key that signs the hours."),
+    ] = None,
+) -> None:
+    """Import recordings of `onebook record`, of cryptofeed or of tardis as hours of a history.
+
+    Hours that are recorded already are refused, and if one file is invalid, nothing is imported.
+    Files are merged by time; a minute without a message is a gap of the history. Recordings are
+    read into memory, CSV files are not.
+
+    Example: onebook history import past/ binance_book.csv.gz --symbol BTCUSDT=BTC/USDT
+    """
+    try:
+        from onebook.archive.proof import load_signing_key
+        from onebook.library.importing import import_history, source_of
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyarrow"):
+            raise
+        fail(NEEDS_PYARROW)
+    pairs = dict(each.upper().partition("=")[::2] for each in symbol or ())
+    if invalid := [f"{native}={pair}" for native, pair in pairs.items() if "/" not in pair]:
+        fail(f"--symbol must be like BTCUSDT=BTC/USDT, not {invalid[0]}.")
+    sources = [source_of(each, pairs) for each in files]
+    key = None if signing_key is None else load_signing_key(signing_key)
+    with Progress(TextColumn("bytes read"), BarColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("import", total=sum(each.size for each in sources))
+        try:
+            found = asyncio.run(
+                import_history(
+                    folder,
+                    sources,
+                    signing_key=key,
+                    progress=lambda position: bar.update(task, completed=position),
+                )
+            )
+        except ValueError as error:
+            fail(str(error))
+    console.print(
+        f"Imported {found.events:,} messages as {len(found.hours):,} hours, from "
+        f"{iso_us(found.hours[0])[:16]} to {iso_us(found.hours[-1] + HOUR_US)[:16]} UTC.",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -217,7 +217,11 @@ def collect_command(
 
     Example: onebook transactions collect --exchange kraken
     """
-    done = run(collect_here(_accounts(exchange), testnet=testnet, demo=demo, config=config))
+    try:
+        done = run(collect_here(_accounts(exchange), testnet=testnet, demo=demo, config=config))
+    except KeyboardInterrupt:
+        print_sentence("Interrupted; the next collection continues from here.", err=True)
+        raise
     rows = (
         (
             each.account,

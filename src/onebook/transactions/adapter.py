@@ -256,7 +256,7 @@ class CredentialField(Struct, frozen=True):
 
     Args:
         name: `api_key`, `secret`, or the exchange's own, such as `passphrase`.
-        label: Its name in prompts.
+        label: Its name in prompts; may end with a note in parentheses.
         from_file: Whether it may be the content of a key file.
         optional: Whether it may be empty, such as a second key for another product.
         secret: Whether it is hidden in prompts and outputs.
@@ -271,6 +271,11 @@ class CredentialField(Struct, frozen=True):
     secret: bool = True
     choices: tuple[str, ...] = ()
     follows: str = ""
+
+    @property
+    def name_alone(self) -> str:
+        """The label without its note, for errors."""
+        return self.label.partition(" (")[0]
 
 
 KEY_FIELD: Final = CredentialField("api_key", "API key")

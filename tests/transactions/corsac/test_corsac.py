@@ -445,7 +445,10 @@ class TestCommands:
 
     def test_a_region_that_does_not_exist_is_refused(self, command: Any) -> None:
         refused = command("credentials", "set", "corsac", typed=f"{KEY}\n{SECRET}\nwest\n\n\n")
-        assert (refused.exit_code, refused.stderr) == (2, "error: Invalid Region.\n")
+        assert (refused.exit_code, refused.stderr) == (
+            2,
+            "error: Region must be one of north, south, or empty.\n",
+        )
 
     def test_a_key_that_can_withdraw_is_stored_only_if_told(
         self, command: Any, exchange: SimulatedCorsac, tmp_path: Path

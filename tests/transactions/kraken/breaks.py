@@ -20,7 +20,7 @@ from transactions.bybit_support import NOW_MS
 from transactions.kraken.test_accounts import EVERYTHING
 from transactions.kraken_support import KrakenWorld
 
-ACCOUNT: Final = KrakenAccount(KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=450))
+ACCOUNT: Final = KrakenAccount(KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=300, seed=4))
 LEDGERS, TRADES = "/0/private/Ledgers", "/0/private/TradesHistory"
 DEPOSITS, WITHDRAWALS = "/0/private/DepositStatus", "/0/private/WithdrawStatus"
 BALANCES, WALLETS = "/0/private/BalanceEx", "/derivatives/api/v3/accounts"

@@ -11,7 +11,7 @@ from transactions.bybit_support import NOW_MS
 from transactions.okx.test_accounts import EVERYTHING
 from transactions.okx_support import OkxWorld
 
-ACCOUNT: Final = OkxAccount(OkxHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=600))
+ACCOUNT: Final = OkxAccount(OkxHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=250, seed=8))
 TRADING: Final = ("/api/v5/account/bills", "/api/v5/account/bills-archive")
 FUNDING: Final = ("/api/v5/asset/bills", "/api/v5/asset/bills-history")
 FILLS: Final = ("/api/v5/trade/fills-history",)

@@ -88,10 +88,22 @@ def test_a_key_that_can_do_more_is_stored_only_if_told(
     [
         (typed("reads").replace(KEY.passphrase, "another"), "passphrase"),
         (typed("european", "global"), "site of another region"),
-        (typed("reads", "mars"), "Invalid Region"),
+        (typed("reads", "mars"), "Region must be one of global, eea, us, or empty."),
     ],
 )
 def test_what_is_wrong_is_said(command: Command, lines: str, message: str) -> None:
     refused = command("credentials", "set", "okx", typed=lines)
     assert refused.exit_code == 2
     assert message in refused.stderr
+
+
+def test_an_interrupted_collection_says_that_the_next_one_continues(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onebook.cli.transactions.collect_here", interrupted)
+    ended = command("transactions", "collect")
+    assert (ended.exit_code, ended.stdout) == (130, "")
+    assert ended.stderr == "Interrupted; the next collection continues from here.\n"

@@ -242,7 +242,7 @@ export class Cost {
     while (body.rows.length < rows.length) splitRow(body);
     rows.forEach(([exchange, amounts], at) => {
       const [name, ...cells] = body.rows[at].cells;
-      write(name.lastChild, exchange);
+      write(name.lastChild, exchange.replace(":", ":\u200b")); // a narrow column breaks there first
       dress(name.firstChild, exchange);
       amounts.forEach((amount, column) => {
         write(cells[2 * column], amount ? percent(amount / found[column].amount) || "100 %" : "–");
@@ -256,7 +256,8 @@ export class Cost {
 
 /** An amount of the quote currency. */
 function money(value) {
-  return Math.abs(value) >= 1 ? fixed(value, 2) : sixDigits(value);
+  if (Math.abs(value) >= 1) return fixed(value, 2);
+  return value && Math.abs(value) < TINY ? rounded(value, 8) : sixDigits(value);
 }
 
 function splitRow(body) {
