@@ -14,6 +14,7 @@ import pytest
 import onebook
 from core.conversions import World, decimals_of, expected
 from library.place import PATIENCE_S, SYMBOL, feeds, shown, sides, truth
+from onebook.archive.recorder import HistoryRecorder
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import (
     ConnectionOpened,
@@ -276,3 +277,28 @@ def test_frames_of_no_known_shape_are_no_books(tmp_path: Path) -> None:
     (tmp_path / "odd.rec").write_text("\n".join(lines))
     with pytest.raises(RecordingError, match="No book of the recording became live"):
         list(onebook.replay(tmp_path / "odd.rec"))
+
+
+async def test_a_history_of_real_feeds_plays_every_update_that_was_read(tmp_path: Path) -> None:
+    live: list[BookUpdate] = []
+    async with (
+        SimulatedExchanges(NAMES, seed=17, rate_hz=0) as sim,
+        onebook.order_book(SYMBOL, exchanges=NAMES, depth=DEPTH, feeds=feeds(sim)) as book,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        assert book._engine is not None
+        books = book._engine.books
+        async with HistoryRecorder(books, tmp_path, keep_days=9, keep_bytes=1 << 40):
+            reading = asyncio.create_task(book.run(live.append))
+            for _ in range(STEPS):
+                sim.step()
+                while shown(book.snapshot()) != truth(sim, NAMES, DEPTH, SYMBOL):
+                    await asyncio.sleep(0.01)
+            reading.cancel()
+    played = [*onebook.replay(tmp_path, SYMBOL, exchanges=NAMES, depth=DEPTH)]
+    assert len(live) > STEPS
+    states = [(shown(each), each.stale) for each in played]
+    place = 0
+    for update in live:  # in their order
+        place = states.index((shown(update), update.stale), place)
+    assert place == len(states) - 1

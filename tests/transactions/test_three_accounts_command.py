@@ -34,7 +34,7 @@ from transactions.test_own_transfers import FAULTLESS, Owner
 DAYS = 40
 BEFORE_DAYS = DAYS + 1  # by which bills of the random OKX can be older than its other rows
 SEED = 4
-AT_ONCE = ("koinly", "rotki")
+AT_ONCE = ("rotki",)
 
 
 @asynccontextmanager

@@ -101,3 +101,21 @@ async def test_the_key_is_entered_and_a_refusal_is_said(
     assert market.quality_asked[-1]["symbols"] == "BTC/USDT"
     assert market.quality_asked[-1]["by"] == "exchange"
     assert await page.run("sessionStorage.getItem('onebook.key')") == GOOD_KEY
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_the_link_to_it_leaves_the_header_one_row(
+    page: Page, address: str, width: int
+) -> None:
+    await page.open("about:blank")
+    await resize(page, width, mobile=width < 900)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    symbol, settings = [
+        await page.run(f"document.querySelector('.top {each}').getBoundingClientRect().top")
+        for each in (".symbol", "#settings")
+    ]
+    assert abs(symbol - settings) < 8
+    links = "[...document.querySelectorAll('a[href=\"/exchanges\"]')]"
+    shown = await page.run(f"{links}.filter((one) => one.offsetWidth).length")
+    assert shown == (2 if width > 900 else 1)
