@@ -94,7 +94,7 @@ JOBS = (
             "macro/fanout.py --clients 5000 --size 1",
         ),
     ),
-    Job("idle", ("macro/idle.py",)),
+    Job("idle", ("macro/idle.py", "macro/idle.py --bare")),
     Job(
         "receive",
         (
@@ -307,6 +307,10 @@ GOALS = (
     Goal(
         9, "the same, CPU with a ping every 20 s", (IDLE, "us of CPU a second"), None, AT_MOST, 2,
         unit="us a second",
+    ),
+    Goal(
+        9, "the same, bare uvloop", (IDLE, "us of CPU a second"),
+        (IDLE, "bare uvloop protocol, us of CPU a second"), AT_MOST, 2,
     ),
     *(
         Goal(
