@@ -449,7 +449,7 @@ class Demand:
 
 
 class Once:
-    """Drops repeated events, which arrive when a query and its filtered variant are both read.
+    """Drops repeated events, such as one that was collected and is also fetched.
 
     An event has the same position in both, unless its row has no time: its position then depends on
     its neighbours, which differ between lists and between answers.
