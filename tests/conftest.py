@@ -37,9 +37,6 @@ settings.register_profile("explore", deadline=None, print_blob=True, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-GC_OBJECTS = 5_000  # that are new, before the collector looks at them; Python's own is 700
-
-
 def pytest_sessionstart() -> None:
     """Freeze collected objects, so that the garbage collector skips them."""
     gc.disable()
@@ -47,7 +44,6 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(GC_OBJECTS)  # tests make many objects and few cycles
     gc.enable()
 
 

@@ -364,7 +364,7 @@ MUTATIONS: Final = {
         "f2aeb34",
         "if once.passes(keyed):",
         "if True:",
-        "test_one_without_a_time_stands_once_though_its_neighbours_differ",
+        "test_a_retry_repeats_nothing_that_the_collection_added",
     ),
     "same_row_of_two_queries": Mutation(
         "cb16e2b",

@@ -324,6 +324,8 @@ export interface TransactionOptions {
   start?: Date | number;
   /** Newest time; now by default. */
   end?: Date | number;
+  /** Begin at the oldest time that the exchange keeps or that was collected, instead of at `start`. */
+  everything?: boolean;
   /** Records per request, up to 10,000; 1,000 by default. */
   pageRecords?: number;
   testnet?: boolean;

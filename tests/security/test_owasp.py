@@ -32,7 +32,7 @@ BASIC_PER_MINUTE = 20
 SLOW_BASIC = {"tiers": {"basic": {"requests_per_minute": BASIC_PER_MINUTE, "connections_max": 5}}}
 # Beside the documented interface: documents, pages, and what an operator's machines ask.
 BESIDE = {"/openapi.json", "/asyncapi.json", "/onebook.proto", "/livez", "/readyz", "/metrics"}
-PAGES = {"/", "/docs", "/docs/{path}", "/docs/search.json", "/web/{name}"}
+PAGES = {"/", "/docs", "/docs/{path}", "/docs/search.json", "/exchanges", "/web/{name}"}
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ async def test_what_was_collected_answers_like_the_exchange(store: Store) -> Non
                 assert all("collected" not in each for each in said["coverage"])
 
 
+@of_any_database
 async def test_a_collection_is_proven_without_the_exchange(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()
@@ -466,6 +467,7 @@ async def restored(store: Store, row: Row) -> None:
         )
 
 
+@of_any_database
 async def test_a_collection_works_without_credentials(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()
@@ -475,6 +477,7 @@ async def test_a_collection_works_without_credentials(store: Store) -> None:
         assert again == stored
 
 
+@of_any_database
 async def test_a_full_collection_says_so(store: Store) -> None:
     settings = SETTINGS.model_copy(update={"collected_records_max": 100})
     async with FennecHome(store, settings=settings) as home:
@@ -483,6 +486,7 @@ async def test_a_full_collection_says_so(store: Store) -> None:
         assert len(await store.database.rows(select(collected_records))) <= 100
 
 
+@of_any_database
 async def test_nothing_collected_is_said(store: Store) -> None:
     async with FennecHome(store) as home:
         with pytest.raises(ExchangeFailed) as found:
@@ -493,6 +497,7 @@ async def test_nothing_collected_is_said(store: Store) -> None:
             await home.ask(source="collected")
 
 
+@of_any_database
 async def test_a_service_collects_when_it_is_due(store: Store) -> None:
     settings = SETTINGS.model_copy(update={"collect_every": 3_600.0})
     async with FennecHome(store, settings=settings) as home:

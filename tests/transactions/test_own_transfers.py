@@ -410,7 +410,10 @@ def in_pages(records: list[Record], size: int) -> Pages:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.soak if seed > 5 else ()) for seed in range(20)],
+)
 def test_pages_of_any_size_have_the_same_transfers(seed: int) -> None:
     records = scattered(Random(seed), 300)
     whole = in_pages(records, len(records))

@@ -72,7 +72,11 @@ def test_an_empty_cursor_is_the_first_page() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "said"),
     [
-        ({"transaction_types": ["nonsense"]}, InvalidTransactionTypes, "is unknown"),
+        (
+            {"transaction_types": ["nonsense"]},
+            InvalidTransactionTypes,
+            "Bybit has no transaction type 'nonsense'; its types: holdings",
+        ),
         ({"start_time": NOW_MS, "end_time": NOW_MS - 1}, InvalidDateRange, "after end_time"),
         ({"start_time": NOW_MS + 1}, InvalidDateRange, "start_time"),
         ({"start_time": 1_700_000_000}, InvalidRequest, "looks like seconds"),

@@ -26,6 +26,7 @@ from transactions.okx_support import KEY as OKX_KEY
 from transactions.oracle.exchange import RandomExchange, listening
 from transactions.oracle.kraken.exchange import RandomKrakenExchange
 from transactions.oracle.kraken.exchange import listening as kraken_listening
+from transactions.oracle.loopback import listening_on_loopback
 from transactions.oracle.okx.exchange import RandomOkxExchange
 from transactions.test_export_year import FORMS, OPTIONAL, onebook, started, summed
 from transactions.test_own_transfers import FAULTLESS, Owner
@@ -33,40 +34,25 @@ from transactions.test_own_transfers import FAULTLESS, Owner
 DAYS = 40
 BEFORE_DAYS = DAYS + 1  # by which bills of the random OKX can be older than its other rows
 SEED = 4
-AT_ONCE = ("koinly", "rotki")
+AT_ONCE = ("rotki",)
 
 
 @asynccontextmanager
 async def okx_listening(exchange: RandomOkxExchange) -> AsyncIterator[str]:
     """Serve an OKX on a free loopback port; yields the URL."""
-    served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served[asyncio.current_task()] = writer
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                method, target, _ = head.split(" ", 2)
-                request = httpx.Request(method, f"http://okx{target}")
-                answer = await exchange.handle_async_request(request)
-                phrase = HTTPStatus(answer.status_code).phrase
-                head = f"HTTP/1.1 {answer.status_code} {phrase}\r\n"
-                head += f"Content-Length: {len(answer.content)}\r\n\r\n"
-                writer.write(head.encode() + answer.content)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client left
-        finally:
-            writer.close()
+    async def answer(reader: asyncio.StreamReader) -> bytes | None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, target, _ = head.split(" ", 2)
+        request = httpx.Request(method, f"http://okx{target}")
+        answered = await exchange.handle_async_request(request)
+        phrase = HTTPStatus(answered.status_code).phrase
+        head = f"HTTP/1.1 {answered.status_code} {phrase}\r\n"
+        head += f"Content-Length: {len(answered.content)}\r\n\r\n"
+        return head.encode() + answered.content
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for writer in served.values():
-            writer.close()
-        await asyncio.gather(*filter(None, served))
+    async with listening_on_loopback(answer) as url:
+        yield url
 
 
 class Exchanges:

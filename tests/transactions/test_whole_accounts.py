@@ -48,10 +48,10 @@ EXCHANGES: Final = {
     ("label", "days", "rows", "seed"),
     [
         ("kraken", 60, 600, 1),
-        ("kraken", 60, 600, 2),
+        pytest.param("kraken", 60, 600, 2, marks=pytest.mark.soak),
         ("kraken", 2_500, 1_500, 3),
         ("okx", 80, 600, 1),
-        ("okx", 80, 600, 2),
+        pytest.param("okx", 80, 600, 2, marks=pytest.mark.soak),
         ("okx", 80, 1_500, 3),
     ],
 )

@@ -91,7 +91,7 @@ FIRST = {
     "library": "/docs/guides/library",
     "prometheus": "/docs/reference/metrics",
     "systemd": "/docs/guides/operate",
-    "csv": "/docs/guides/year-of-transactions",
+    "transactions csv": "/docs/guides/year-of-transactions",
     "python client": "/docs/guides/python",
     "BookView": "/docs/reference/python",
     "typescript": "/docs/guides/",

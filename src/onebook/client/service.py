@@ -238,7 +238,8 @@ class AsyncOnebook:
             end: Newest time, inclusive; default: now.
             page_records: Records per request, up to 10,000.
             partial_allowed: Whether to end without an exception if records are missing.
-            options: testnet, demo, include_raw, verify, source (`collected`, or `exchange`).
+            options: testnet, demo, include_raw, verify, source (`collected`, or `exchange`),
+                everything (begin at the oldest time there is).
 
         Raises:
             Refused: The service refuses the request; `incomplete`, after the last record, if some

@@ -40,7 +40,8 @@ class Pace:
             raise ValueError("end must not be before start.")
         self.start_us, self.end_us = start_us, end_us
         self.start_s = -math.inf if start_us is None else start_us / 1_000_000
-        self.end_s = math.inf if end_us is None else end_us / 1_000_000
+        # What was recorded within the last microsecond belongs to it, like the time of its update.
+        self.end_s = math.inf if end_us is None else (end_us + 0.5) / 1_000_000
         self._speed = speed
         self._began: tuple[float, float] | None = None  # recorded, and on this machine
 

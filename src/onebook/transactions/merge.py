@@ -16,6 +16,8 @@ from heapq import heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
+
 from onebook.transactions.adapter import EventRow, Page, SourceFailed
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 
@@ -53,15 +55,13 @@ class Range:
         self.after = after
 
 
-class EventGroup:
+class EventGroup(Struct, gc=False, eq=False):
     """The rows of one event that have been read so far."""
 
-    __slots__ = ("key", "newest_ms", "oldest_ms", "rows")
-
-    def __init__(self, row: EventRow) -> None:
-        self.key = row.key
-        self.newest_ms = self.oldest_ms = row.at_ms
-        self.rows = {row.row_id: row}
+    key: str
+    newest_ms: int
+    oldest_ms: int
+    rows: dict[str, EventRow]
 
     def takes(self, row: EventRow, span_ms: int) -> bool:
         """Add a row, unless that would make the group longer than the span."""
@@ -121,7 +121,7 @@ class Joiner:
                 if group.newest_ms > newest_ms:
                     self._enter(group)
                 return
-        group = EventGroup(row)
+        group = EventGroup(row.key, row.at_ms, row.at_ms, {row.row_id: row})
         groups.append(group)
         self.held += 1
         self._enter(group)
@@ -449,7 +449,7 @@ class Demand:
 
 
 class Once:
-    """Drops repeated events, which arrive when a query and its filtered variant are both read.
+    """Drops repeated events, such as one that was collected and is also fetched.
 
     An event has the same position in both, unless its row has no time: its position then depends on
     its neighbours, which differ between lists and between answers.

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from msgspec import json
 
 from transactions.oracle.account import MARKETS, RandomAccount
+from transactions.oracle.loopback import listening_on_loopback
 from transactions.oracle.rows import DAY_MS, UID, Served
 
 Query = dict[str, str]
@@ -194,31 +195,14 @@ def _markets(category: str) -> list[Any]:
 async def listening(exchange: RandomExchange) -> AsyncIterator[str]:
     """Serve on a free loopback port; yields the URL."""
 
-    served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
+    async def answer(reader: asyncio.StreamReader) -> bytes | None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path, _, text = head.split(" ", 2)[1].partition("?")
+        answered = exchange.answer(path, dict(parse_qsl(text, keep_blank_values=True)))
+        if answered is None:
+            return None
+        status, body = answered
+        return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served[asyncio.current_task()] = writer
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                path, _, text = head.split(" ", 2)[1].partition("?")
-                answer = exchange.answer(path, dict(parse_qsl(text, keep_blank_values=True)))
-                if answer is None:
-                    break
-                status, body = answer
-                writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
-                writer.write(body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client left
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for writer in served.values():
-            writer.close()
-        await asyncio.gather(*filter(None, served))
+    async with listening_on_loopback(answer) as url:
+        yield url

@@ -99,7 +99,8 @@ def _read_group(group: bytes, shape: LevelShape, levels: list[Row]) -> None:
     if len(group) != GROUP_HEADER.size + width * count:
         raise LevelError(f"A group of {count} x {width} bytes has {len(group)} bytes.")
     for index in range(count):
-        entry = group[GROUP_HEADER.size + index * width :][:width]
+        start = GROUP_HEADER.size + index * width
+        entry = group[start : start + width]
         numbers = [entry[int(at) : int(at) + MANTISSA_BYTES] for at in (shape.price, shape.amount)]
         if any(len(number) < MANTISSA_BYTES for number in numbers):
             raise LevelError(f"An entry of {width} bytes is too short for a level.")

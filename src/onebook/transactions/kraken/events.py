@@ -37,7 +37,6 @@ from onebook.transactions.kraken.rows import (
     LedgerRow,
     RowContext,
     event_ids,
-    fee_of,
     fees_of,
     line_id,
     pattern_of,
@@ -191,7 +190,6 @@ def _line(
         direction_of(change),
         event_type,
     )
-    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     words, incoming = pattern.description, entry.incoming
     return replace(
         pattern,
@@ -199,7 +197,7 @@ def _line(
         timestamp=entry.at_ms,
         sentCurrency=UNSET if incoming else moved,
         receivedCurrency=moved if incoming else UNSET,
-        fee=first_fee(fees) if fees else None,
+        fee=entry.charged,
         description=Description(words.title, f"{words.desc} {change} {currency}"),
         datetime=iso(entry.at_ms),
         amount=unsigned(change),
@@ -208,7 +206,7 @@ def _line(
             after=after,
             change=change,
         ),
-        fees=fees,
+        fees=entry.fees,
         ids=Ids(native=entry.id, transfer_id=entry.refid or None),
         related=related,
         incomplete=() if after is not None else ("balance",),
@@ -526,7 +524,6 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         unsure,
     )
     event, lines = event_ids(context, (entry,))
-    fees = () if entry.fee == "0" else (fee_of(entry, meaning.fee),)
     moved = entry.moved
     amount = moved.amount_str if moved else "0"
     record = replace(
@@ -535,13 +532,13 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         timestamp=entry.at_ms,
         sentCurrency=UNSET if entry.incoming else moved,
         receivedCurrency=moved if entry.incoming else UNSET,
-        fee=first_fee(fees) if fees else None,
+        fee=entry.charged,
         description=Description(
             pattern.description.title, change_words(pattern, entry.currency, entry.change, amount)
         ),
         datetime=iso(entry.at_ms),
         amount=amount,
-        fees=fees,
+        fees=fees_of((entry,), meaning.fee),
         ids=Ids(native=entry.refid or entry.id),
         related=lines,
     )

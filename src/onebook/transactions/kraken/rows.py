@@ -26,7 +26,7 @@ from onebook.transactions.mapping import (
     moved_by,
 )
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status, money
 
 EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
@@ -61,6 +61,8 @@ class LedgerRow(Struct, frozen=True, gc=False):
         incoming: Whether the amount is zero or above.
         moved: The amount as money; UNSET if it is zero.
         fee: Positive if charged, negative if refunded.
+        fees: The fee, unless it is zero.
+        charged: The same as an amount of money.
         change: The amount less the fee.
         balance: The balance of the asset id after the row; None where absent.
     """
@@ -79,6 +81,8 @@ class LedgerRow(Struct, frozen=True, gc=False):
     incoming: bool
     moved: Money | UnsetType
     fee: str
+    fees: tuple[Fee, ...]
+    charged: Money | None
     change: str
     balance: str | None
 
@@ -99,6 +103,12 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
         native += ".T"
     currency, wallet = asset_of(native)
     incoming, fee = amount[0] != "-", fee or "0"
+    meaning, change = meaning_of(kind, subtype, incoming), amount
+    fees: tuple[Fee, ...] = ()
+    charged = None
+    if fee != "0":
+        change = difference(amount, fee)
+        fees, charged = (Fee(currency, fee, None, meaning.fee, "fee"),), money(currency, fee)
     return LedgerRow(
         ledger_id,
         str(get("refid") or ""),
@@ -106,7 +116,7 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
         kind,
         subtype,
         f"{kind}:{subtype}" if subtype else kind,
-        meaning_of(kind, subtype, incoming),
+        meaning,
         native,
         currency,
         wallet,
@@ -114,7 +124,9 @@ def entry_of(ledger_id: str, row: Row) -> LedgerRow:
         incoming,
         moved_by(currency, amount),
         fee,
-        amount if fee == "0" else difference(amount, fee),
+        fees,
+        charged,
+        change,
         balance,
     )
 
@@ -184,16 +196,12 @@ def fees_of(
     Args:
         credits_pay: Whether spent fee credits count as a fee, as in a trade.
     """
-    fees = []
+    fees: list[Fee] = []
     for entry in entries:
-        charged, currency = entry.fee, entry.currency
-        if credits_pay and currency == CREDITS and entry.amount != "0":
-            charged = difference(charged, entry.amount)
-        if charged != "0":
-            fees.append(Fee(currency, charged, None, kind, "fee"))
+        if credits_pay and entry.currency == CREDITS and entry.amount != "0":
+            charged = difference(entry.fee, entry.amount)
+            if charged != "0":
+                fees.append(Fee(CREDITS, charged, None, kind, "fee"))
+        else:
+            fees += [fee if fee.kind == kind else replace(fee, kind=kind) for fee in entry.fees]
     return tuple(fees)
-
-
-def fee_of(entry: LedgerRow, kind: str) -> Fee:
-    """The fee of a row that has one."""
-    return Fee(entry.currency, entry.fee, None, kind, "fee")

@@ -19,6 +19,7 @@ smallest id of its bills.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
 from msgspec import UNSET, Struct
@@ -62,7 +63,6 @@ from onebook.transactions.okx.rows import (
     Bill,
     BillContext,
     coin,
-    fee_of,
     fees_of,
     first_of,
     line_id,
@@ -201,8 +201,7 @@ def records_of(
     for event in events_of(own, context, fills, conversions) if own else ():
         first = event.records[0]
         records += event.records
-        for bill, line in zip(event.bills, first.related, strict=True):
-            records.append(_line(bill, context, first, line))
+        records += map(_line, event.bills, repeat(context), repeat(first), first.related)
     return records
 
 
@@ -253,14 +252,13 @@ def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> 
         None if event is None else event.type,
     )
     words, given = pattern.description, bill.gross[0] == "-"
-    fees = () if bill.fee == "0" else (fee_of(bill, meaning.fee),)
     return replace(
         pattern,
         transactionId=line,
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees) if fees else None,
+        fee=bill.charged,
         description=Description(words.title, f"{words.desc} {change} {currency}"),
         datetime=iso(bill.at_ms),
         amount=unsigned(change),
@@ -270,7 +268,7 @@ def _line(bill: Bill, context: BillContext, event: Record | None, line: str) -> 
             change=change,
             cash_flow=_cash_flow(bill),
         ),
-        fees=fees,
+        fees=bill.fees,
         ids=Ids(native=bill.native, order_id=bill.order_id or None, sequence=bill.id),
         related=() if event is None else (event.transactionId,),
         incomplete=() if after is not None else ("balance",),
@@ -469,20 +467,19 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
     )
     moved, given = bill.moved, bill.gross[0] == "-"
     amount = moved.amount_str if moved else "0"
-    fees = () if bill.fee == "0" else (fee_of(bill, meaning.fee),)
     record = replace(
         pattern,
         transactionId=make_id(context, "event", bill.native),
         timestamp=bill.at_ms,
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
-        fee=first_fee(fees) if fees else None,
+        fee=bill.charged,
         description=Description(
             pattern.description.title, change_words(pattern, bill.currency, bill.change, amount)
         ),
         datetime=iso(bill.at_ms),
         amount=amount,
-        fees=fees,
+        fees=bill.fees,
         ids=Ids(native=bill.native, order_id=bill.order_id or None),
         related=(line_id(context, bill),),
     )

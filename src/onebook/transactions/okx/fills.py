@@ -74,7 +74,7 @@ LEAST: Final = Decimal("1e-12")
 REALISING: Final = frozenset({"trade", "liquidation", "adl"})
 
 
-class OkxEvent(Struct, frozen=True):
+class OkxEvent(Struct, frozen=True, gc=False):
     """Records of one event, and the bills they were built from."""
 
     records: list[Record]

@@ -34,7 +34,7 @@ from onebook.transactions.okx.words import (
     funding_meaning,
     trading_meaning,
 )
-from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Money, Record, Status, money
 
 EXCHANGE: Final = "okx"
 TRADING, FUNDING, EARN_WALLET = "TRADING", "FUNDING", "EARN"
@@ -67,7 +67,8 @@ class Bill(Struct, frozen=True, gc=False):
         incoming: Whether the balance grew, or stayed.
         change: The signed change of the balance.
         balance: The balance of the currency after it; None if absent.
-        fee: The fee in the change, with OKX's sign: a negative fee was paid.
+        fees: The fee in the change, if any.
+        charged: The same as an amount of money.
         gross: The change without the fee.
         moved: `gross` as an amount of money; UNSET if that is zero.
         pnl: The P&L of a position; "0" if there is none.
@@ -86,7 +87,8 @@ class Bill(Struct, frozen=True, gc=False):
     balance: str | None
     gross: str
     moved: Money | UnsetType
-    fee: str = "0"
+    fees: tuple[Fee, ...] = ()
+    charged: Money | None = None
     pnl: str = "0"
     subtype: str = ""
     inst_type: str = ""
@@ -122,8 +124,12 @@ def trading_bill(row: Row) -> Bill:
     if not (bill_id and kind and change):
         raise ValueError(INCOMPLETE)
     currency, incoming, gross = coin(row["ccy"]), change[0] != "-", change
-    if fee is not None and fee != "0":
-        gross = difference(change, fee)
+    meaning = trading_meaning(kind, subtype or "", inst_type or "", incoming)
+    fees: tuple[Fee, ...] = ()
+    charged = None
+    if fee is not None and fee != "0":  # with OKX's sign: a negative fee was paid
+        gross, paid = difference(change, fee), negated(fee)
+        fees, charged = (Fee(currency, paid, None, meaning.fee, "fee"),), money(currency, paid)
     return Bill(  # by position: a call with so many names is slow
         bill_id,
         f"18:{bill_id}",
@@ -131,14 +137,15 @@ def trading_bill(row: Row) -> Bill:
         time_ms(row["ts"]),
         kind,
         f"18:{kind}:{subtype}" if subtype else f"18:{kind}",
-        trading_meaning(kind, subtype or "", inst_type or "", incoming),
+        meaning,
         currency,
         change,
         incoming,
         balance,
         gross,
         moved_by(currency, gross),
-        fee or "0",
+        fees,
+        charged,
         pnl or "0",
         subtype or "",
         inst_type or "",
@@ -251,10 +258,11 @@ def first_of(bills: Iterable[Bill]) -> Bill:
 
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:
-    """The fees of some bills; positive fees were paid."""
-    return tuple([fee_of(bill, kind) for bill in bills if bill.fee != "0"])
-
-
-def fee_of(bill: Bill, kind: str) -> Fee:
-    """The fee of a bill that has one."""
-    return Fee(bill.currency, negated(bill.fee), None, kind, "fee")
+    """The fees of some bills, as those of one event; positive fees were paid."""
+    return tuple(
+        [
+            fee if fee.kind == kind else replace(fee, kind=kind)
+            for bill in bills
+            for fee in bill.fees
+        ]
+    )

@@ -20,6 +20,7 @@ from transactions.oracle.kraken.account import (
     PRODUCTS,
     RandomKraken,
 )
+from transactions.oracle.loopback import listening_on_loopback
 from transactions.oracle.rows import Row
 
 Query = dict[str, str]
@@ -249,38 +250,21 @@ def _iso(at_ms: int) -> str:
 @asynccontextmanager
 async def listening(exchange: RandomKrakenExchange) -> AsyncIterator[str]:
     """Serve both hosts on one free loopback port; yields the URL."""
-    served: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served[asyncio.current_task()] = writer
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                method, target, _ = head.split(" ", 2)
-                length = [line.partition(":")[2] for line in head.splitlines()
-                          if line.lower().startswith("content-length:")]  # fmt: skip
-                sent = (await reader.readexactly(int(length[0]))).decode() if length else ""
-                path, _, text = target.partition("?")
-                query, body = (
-                    dict(parse_qsl(each, keep_blank_values=True)) for each in (text, sent)
-                )
-                answer = exchange.answer(method, path, query, body)
-                if answer.body is None:
-                    break
-                lines = [f"HTTP/1.1 {answer.status} X", f"Content-Length: {len(answer.body)}",
-                         *answer.headers, "", ""]  # fmt: skip
-                writer.write("\r\n".join(lines).encode() + answer.body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client left
-        finally:
-            writer.close()
+    async def answer(reader: asyncio.StreamReader) -> bytes | None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, target, _ = head.split(" ", 2)
+        length = [line.partition(":")[2] for line in head.splitlines()
+                  if line.lower().startswith("content-length:")]  # fmt: skip
+        sent = (await reader.readexactly(int(length[0]))).decode() if length else ""
+        path, _, text = target.partition("?")
+        query, body = (dict(parse_qsl(each, keep_blank_values=True)) for each in (text, sent))
+        answered = exchange.answer(method, path, query, body)
+        if answered.body is None:
+            return None
+        lines = [f"HTTP/1.1 {answered.status} X", f"Content-Length: {len(answered.body)}",
+                 *answered.headers, "", ""]  # fmt: skip
+        return "\r\n".join(lines).encode() + answered.body
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for writer in served.values():
-            writer.close()
-        await asyncio.gather(*filter(None, served))
+    async with listening_on_loopback(answer) as url:
+        yield url
