@@ -216,6 +216,8 @@ export class View {
   updateNumber: number;
   /** Number of states that the client skipped before this update because it did not read. */
   skipped: number;
+  /** Whether the update is one of the service's history: with the option `start`, until the present is reached. */
+  past: boolean;
   constructor(symbol: string, view?: string | null);
   /** Apply an update, delta or status, parsed by `parseExact`; false if a resync is needed. */
   apply(message: Record<string, any>): boolean;
@@ -273,6 +275,10 @@ export interface BookOptions {
   quotes?: string[] | null;
   /** Form of the updates on the wire: binary (the default, if the service knows it) or JSON. */
   encoding?: "json" | "protobuf";
+  /** Begin at this moment of the service's history: ISO 8601, UTC if without a zone, or microseconds since 1970. Not for `orderBook`. */
+  start?: string | number;
+  /** With `start`: recorded seconds per second, at most 1000; 1 by default, 0 as fast as possible. */
+  speed?: number;
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */
@@ -613,7 +619,7 @@ export interface SessionOptions {
   accepted?: (view: View, reply: Record<string, any>) => void;
   /** The previous subscription remains. */
   refused?: (view: View, error: Refused) => void;
-  /** Any other message, such as `data_limit_warning`. */
+  /** Any other message, such as `data_limit_warning` or `history_end`. */
   notice?: (message: DataLimitWarning | Record<string, any>) => void;
 }
 

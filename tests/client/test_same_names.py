@@ -17,7 +17,7 @@ from onebook.library.book import ServiceOptions
 OF_A_VIEW = {
     "market_stats", "stale_exchanges", "rejected", "states", "reports", "ages", "coverage", "fills",
     "conversions", "published_fees", "timestamp", "update_number", "view", "members", "copy",
-    "apply", "apply_packed", "lose", "checksum",
+    "apply", "apply_packed", "lose", "checksum", "past",
 }  # fmt: skip
 OF_THE_PAST = {"proof"}  # only `onebook.history` has it
 SUBSCRIBING = {"subscribe", "unsubscribe"}
@@ -86,7 +86,7 @@ def test_options_of_one_are_options_of_the_other_or_are_refused_in_a_sentence(na
     for client in (AsyncOnebook, Onebook):
         of_service = inspect.signature(getattr(client, name)).parameters
         theirs = (of_service.keys() - {"self", "options"}) | SubscribeOptions.__annotations__.keys()
-        assert theirs - ours == {"fill", "encoding"}
+        assert theirs - ours == {"fill", "encoding", "start", "speed"}
         assert ours - theirs == {"service", *LIBRARY_OPTIONS}
         for option in ("exchanges", "timeout_s", *({"merged"} & in_process.keys())):
             ends = {of_service[option].default, in_process[option].default}

@@ -313,6 +313,17 @@ async def test_a_play_that_cannot_begin_is_refused(tmp_path):
         assert refusal["message"] == "speed: needs start."
         listed = await client.ask(type="get_subscriptions")
         assert listed["data"]["total"] == 0
+        # A live subscription that could not be replaced continues.
+        await client.ask(**ask, exchanges=["okx"], interval_ms=0)
+        await client.until("aggregated_orderbook_update")
+        refusal = await client.ask(**ask, start="2020-01-01T00:00:00", id=3)
+        assert refusal["error"] == "history_not_found"
+        assert (await client.next())["type"] == "aggregated_orderbook_update"
+        node.delta("okx", [("100", "77")])
+        update = await client.next()
+        assert update["data"]["bids"][0]["amount"] == 77
+        await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL)
+        assert not len(node.streams)
     async with gateway(tmp_path) as node, node.client(await node.key(name="bob")) as client:
         refusal = await client.ask(**ask, start=1)
         assert (refusal["error"], refusal["message"]) == ("history_unavailable", NO_HISTORY)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -33,6 +33,7 @@ from onebook.client.session import SILENCE_MAX_S, HeldView, ViewSession, key_of,
 from onebook.client.view import BookView
 from onebook.orderbook import BookProblem, near_exchanges
 
+TAKEN_CHECK_S = 1.0  # an iterator may be dropped without notice
 STABLE_S = 10.0  # a connection that was live for this long resets the backoff
 
 log = logging.getLogger("onebook.client")
@@ -74,6 +75,7 @@ class ServiceLink:
         self._running: asyncio.Task[None] | None = None
         self._readers: WeakSet[ViewUpdates] = WeakSet()
         self._changed = asyncio.Event()  # for `settled`
+        self.yielded = asyncio.Event()  # by an iterator, or a caller waits for an answer
 
     # Subscriptions
 
@@ -108,6 +110,7 @@ class ServiceLink:
             held = self.held[key] = HeldView(symbol, fields, view)
         held.fields = fields
         answer = held.asked()
+        self.yielded.set()
         await self._send(held)
         try:
             await answer
@@ -255,6 +258,8 @@ class ServiceLink:
                 async with aclosing(session.views()) as views:
                     async for view in views:
                         self._received(view)
+                        if view.past:
+                            await self._taken(view)
         except ConnectionClosed as error:
             code, sentence, number = closed(error, session.cause if session else None)
             return code, sentence, number, session.reconnect_s if session else None
@@ -268,6 +273,17 @@ class ServiceLink:
         finally:
             self._session = None
         raise AssertionError("a session always ends with an exception")
+
+    async def _taken(self, view: BookView) -> None:
+        """Wait until every iterator has yielded a view of the past, so that none is skipped."""
+        key = key_of(view.symbol, view.view)
+        while any(key in each.views for each in self._readers):
+            if any(each.awaited for each in self.held.values()):
+                return  # the caller of an iterator waits for the service
+            self.yielded.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TAKEN_CHECK_S):
+                    await self.yielded.wait()
 
     async def _suggesting(self, error: Refused) -> Refused:
         """Add similar names to the error of a misspelt exchange, because the service does not."""
@@ -317,6 +333,8 @@ def unknown_exchange(error: Refused, asked: str, known: Iterable[str]) -> Refuse
 class ViewUpdates(AsyncIterator[BookView]):
     """Iterator over changed views: the newest of each, whatever the pace of the caller.
 
+    Of a view of the past (`start`), every update is yielded, and the service waits for the caller.
+
     The iterator of `watch` connects at the first iteration and stays connected until `aclose`. It
     closes itself when the last reference is dropped, as after an `async for`. An iteration may be
     cancelled, as by `asyncio.wait_for(anext(views), 1)`; the next one continues. An exception
@@ -338,6 +356,7 @@ class ViewUpdates(AsyncIterator[BookView]):
     def forget(self, view: BookView) -> None:
         """Stop yielding this view."""
         self.views.pop(key_of(view.symbol, view.view), None)
+        self._link.yielded.set()
 
     def __aiter__(self) -> Self:
         return self
@@ -348,7 +367,9 @@ class ViewUpdates(AsyncIterator[BookView]):
         while not (self._closed or link.closed):
             if self.views:
                 # A copy, because updates continue while the caller uses it.
-                return self.views.pop(next(iter(self.views))).copy()
+                view = self.views.pop(next(iter(self.views))).copy()
+                link.yielded.set()
+                return view
             link.start()
             link.require_running()
             self.changed.clear()
@@ -358,7 +379,9 @@ class ViewUpdates(AsyncIterator[BookView]):
     async def aclose(self) -> None:
         """End the iteration, and the connection if it is that of `watch`."""
         self._closed = True
+        self.views.clear()
         self.changed.set()
+        self._link.yielded.set()
         if self._owner:
             await self._link.close()
 

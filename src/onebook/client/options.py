@@ -39,6 +39,8 @@ class SubscribeOptions(TypedDict, total=False):
     encoding: Literal["json", "protobuf"]  # of updates; protobuf if the service knows it
     crossings: str  # with fees: exchanges that cross, with at least this profit in percent
     quotes: Sequence[str]  # quote currencies whose books are converted and pooled
+    start: str | int  # begin at this moment of the service's history: ISO 8601, or microseconds
+    speed: float  # with start: recorded seconds per second; 0: as fast as the views are read
 
 
 class SymbolOptions(SubscribeOptions, total=False):

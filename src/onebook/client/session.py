@@ -100,6 +100,7 @@ class HeldView:
         self.in_json = False  # the service does not know binary updates
         self.accepted = False
         self.refused = False
+        self.played_until = ""  # the time of the last update of the past
         self._answers: list[asyncio.Future[None]] = []
 
     @property
@@ -121,10 +122,24 @@ class HeldView:
     def answered(self) -> None:
         """Handle the service's reply: updates have the options of that request from now on."""
         if self.sent:
-            self.shapes = shapes_of(self.sent.popleft())
+            fields = self.sent.popleft()
+            self.shapes, self.view.past = shapes_of(fields), "start" in fields
+            self.played_until = ""
         self.accepted, self.refused = True, False
         for answer in self._waiting():
             answer.set_result(None)
+
+    def resume(self) -> None:
+        """Continue the past where the last connection ended."""
+        if self.view.past and self.played_until:
+            self.fields = {**self.fields, "start": self.played_until}
+
+    def reached_present(self) -> None:
+        """Subscribe to the live book from now on."""
+        self.view.past, self.played_until = False, ""
+        self.fields = {
+            name: value for name, value in self.fields.items() if name not in ("start", "speed")
+        }
 
     def failed(self, error: BaseException) -> bool:
         """Raise an error in the task that awaits the answer; return whether there is one."""
@@ -179,6 +194,7 @@ class ViewSession:
         await self._send(type="authenticate", api_key=api_key)
         for held in list(self.held.values()):
             held.sent.clear()
+            held.resume()
             await self._subscribe(held)
 
     async def subscribe(self, held: HeldView) -> None:
@@ -234,6 +250,8 @@ class ViewSession:
                         yield view
                 case "aggregated_subscription_response":
                     self._accepted(message)
+                case "history_end" if held is not None:
+                    held.reached_present()
                 case "unsubscribe_response":
                     self._left[str(message.get("id")).removeprefix(_LEAVING)] -= 1
                 case "server_shutdown":
@@ -284,6 +302,8 @@ class ViewSession:
         """Return a view that changed; request its full book if it is not valid any more."""
         view = held.view
         if valid:
+            if view.past and view.live and view.timestamp:
+                held.played_until = view.timestamp
             return view if view.live else None
         view.lose(BookProblem("gap", "An update is missing or damaged; a full book was requested."))
         due_s = self._resynced_at.get(held.key, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S

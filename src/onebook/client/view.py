@@ -117,7 +117,8 @@ class BookView(OrderBookState):
     update and the previous one, because this client did not read. With `on` and `mode="delta"`, an
     update after the first has neither a `timestamp` nor `market_stats`. `times` is None unless
     requested. `conversions` are `ConversionReport`s, with the option `quotes`. `published_fees` are
-    the fees of the view with the option `fees="published"`.
+    the fees of the view with the option `fees="published"`. `past` is whether the update is one of
+    the service's history: with the option `start`, until the present is reached.
     """
 
     symbol: str
@@ -141,6 +142,7 @@ class BookView(OrderBookState):
     skipped: int = 0
     times: BookTimes | None = None
     conversions: tuple[ConversionReport, ...] = ()
+    past: bool = False
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
     _fees: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
     _packed: PackedState | None = field(default=None, repr=False, compare=False)

@@ -24,11 +24,13 @@ def watch(
     """Iterate over the views of symbols after each change, across reconnects, until closed.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
-    old ones; yielded views do not change afterwards. A view is also yielded when it stops being
-    live and on each failed attempt to connect: then `view.live` is False and `view.problem` has the
-    code, the reason and the time of the next attempt. The first failure of a series is logged as a
-    warning of `onebook.client`. A symbol that no exchange lists also yields such a view; if no
-    symbol is listed, `watch` raises.
+    old ones; yielded views do not change afterwards. With `start`, every update of the past is
+    yielded, the service waits for the caller, and a new connection continues where the last one
+    ended: at the time of the last update, which is repeated. A view is also yielded when it stops
+    being live and on each failed attempt to connect: then `view.live` is False and `view.problem`
+    has the code, the reason and the time of the next attempt. The first failure of a series is
+    logged as a warning of `onebook.client`. A symbol that no exchange lists also yields such a
+    view; if no symbol is listed, `watch` raises.
 
     Args:
         url: The URL of the service, such as https://books.example or 127.0.0.1:8000, or of its

@@ -250,9 +250,9 @@ class HistorySettings(Section):
     """The history of order books in Parquet files (extra `onebook[history]`)."""
 
     dir: Path | None = None
-    """Folder for the history of all open books, from which `as_of` is answered; unset: no history.
-    Gateways read it but do not record: with several nodes or `node.workers`, one recorder does,
-    and only `symbols`."""
+    """Folder for the history of all open books, from which `as_of` and `start` are answered; unset:
+    no history. Gateways read it but do not record: with several nodes or `node.workers`, one
+    recorder does, and only `symbols`."""
     symbols: tuple[str, ...] = ()
     """Pairs whose books are kept open on every exchange and recorded, whether clients follow them
     or not, such as BTC/USDT."""

@@ -62,7 +62,8 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     ),
     "history_unavailable": (
         ("error",),
-        "This node has no history of order books, or too many reads of it are open.",
+        "This node has no history of order books, cannot read it, or too much of it is being read "
+        "or played.",
     ),
 }
 

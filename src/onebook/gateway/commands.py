@@ -93,6 +93,8 @@ def _plain(kind: Any, limits: dict[str, int]) -> str:
         return "true or false"
     if kind is int and {"ge", "le"} <= limits.keys():
         return f"a whole number from {limits['ge']:,} to {limits['le']:,}"
+    if kind is float and {"ge", "le"} <= limits.keys():
+        return f"a number from {limits['ge']:,g} to {limits['le']:,g}"
     if kind in (int, float):
         return "a number"
     if kind is str:
@@ -193,14 +195,16 @@ class SubscribeAggregated(
         about(
             "Begin at this moment of the node's history (`history.dir`): ISO 8601, UTC if without "
             "a zone, or microseconds since 1970. The past is sent as it was live, with its times. "
-            "When the present is reached, a `history_end` is sent, and then the live book.",
+            "When the present is reached, `history_end` is sent, and then the live updates.",
             "2026-11-27T14:03:00",
             MUST_BE_MOMENT.removeprefix("must be "),
         ),
     ] = UNSET
     speed: Annotated[
         Annotated[float, Meta(ge=0, le=SPEED_MAX)] | UnsetType,
-        about("With `start`: recorded seconds per second; 0: as fast as you read.", 1),
+        about(
+            "With `start`: recorded seconds per second, 1 by default; 0: as fast as you read.", 1
+        ),
     ] = UNSET
 
 

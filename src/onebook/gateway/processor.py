@@ -163,11 +163,20 @@ class CommandProcessor:
             return tuple(map(SendText, replied))
         return (SendText(encode(welcome, message_id)),)
 
-    def forget(self, symbol: str, view: str | None) -> None:
-        """Drop a subscription that could not begin."""
-        self.subscriptions.pop((symbol, view), None)
-        if (symbol, view) in self.numbers:
-            del self.numbers[symbol, view]
+    def restore(
+        self, symbol: str, view: str | None, previous: StreamKey | None, number: int
+    ) -> None:
+        """Have the previous subscription, if any, in place of one that could not begin."""
+        named = symbol, view
+        del self.subscriptions[named]
+        if named in self.numbers:
+            del self.numbers[named]
+        if previous is not None:
+            self.subscriptions[named] = previous
+        if number:
+            if self.numbers is NONE_NUMBERED:
+                self.numbers = {}
+            self.numbers[named] = number
 
     def move_views(self, key: Key) -> None:
         """Count the views of the connection towards the limit of another key."""

@@ -320,14 +320,21 @@ class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
 
 
 class HistoryEnd(Struct, tag="history_end", frozen=True):
-    """A subscription with `start` has reached the present; its live book follows.
+    """A subscription with `start` has reached the present; its live updates follow.
 
-    The next update is the whole live book, with the numbers of the live stream.
+    The next update is the whole live book of this moment of the history, with the numbers of the
+    live stream; every later update follows.
     """
 
     symbol: str
-    subscription_id: str
-    recorded_until: Annotated[Timestamp, about("The last moment that was played.")]
+    subscription_id: SubscriptionId
+    recorded_until: Annotated[
+        Timestamp,
+        about(
+            "The last moment that was played. If it is before the next update, the time between "
+            "them was not recorded."
+        ),
+    ]
     timestamp: Timestamp
     view: View = UNSET
 

@@ -25,6 +25,7 @@ PLAYS_OF_CLIENT_MAX: Final = 2
 TURN_S: Final = 0.005  # of the event loop
 WAIT_S: Final = 0.25  # for more of the history, or a client that reads too slowly
 NEAR_US: Final = 3_000_000  # from the present, from which on live messages are kept
+NEVER: Final = float("inf")
 CATCH_UP_S: Final = 5.0  # for the recorder to write what was live when the stream was opened
 TOO_MANY_PLAYS: Final = "Too many subscriptions of this {} play the past; end one, or retry later."
 
@@ -53,9 +54,10 @@ class PlayOutput:
 class PlayedView:
     """A subscription that plays the past."""
 
-    def __init__(self, effect: PlayView, form: FrameVariant) -> None:
+    def __init__(self, effect: PlayView, form: FrameVariant, *, replaces_play: bool) -> None:
         self.effect = effect
         self.form = form
+        self.replaces_play = replaces_play
         self.play: Play | None = None  # once the history was opened
         self.task: asyncio.Task[None] | None = None
 
@@ -110,11 +112,11 @@ class SubscriptionManager:
         owner = client.processor.key
         assert owner is not None
         self._views.join(owner.key_id, (view.key, view.view))
+        name = client, view.key.symbol, view.view
+        form = FrameVariant(client.output.packed, view.view, view.number)
+        played = PlayedView(effect, form, replaces_play=name in self._plays)
         if view.previous is not None:
             self._close(client, view.previous, view.view, view.previous_number)
-        form = FrameVariant(client.output.packed, view.view, view.number)
-        played = PlayedView(effect, form)
-        name = client, view.key.symbol, view.view
         own = sum(each[0] is client for each in self._plays)
         limited = "connection" if own >= PLAYS_OF_CLIENT_MAX else ""
         limited = limited or ("node" if len(self._plays) >= PLAYS_MAX else "")
@@ -138,13 +140,21 @@ class SubscriptionManager:
             if not isinstance(error, OnebookError):
                 log.exception("The history of %s cannot be played.", view.key.symbol)
                 error = HistoryUnavailable(UNREADABLE)
-            refusal = CommandRefused(error.code, error.message, symbol=view.key.symbol)
-            wall_us = self._clock.wall_us()
-            client.output.send_text(
-                encode_refusal(refusal, effect.message_id, wall_us, view=view.view)
-            )
-            client.processor.forget(view.key.symbol, view.view)
-            self._close(client, view.key, view.view, view.number)
+            self._refuse_play(client, played, error)
+
+    def _refuse_play(self, client: ClientPort, played: PlayedView, error: OnebookError) -> None:
+        """End a play; the live subscription that it was to replace begins again."""
+        view = played.effect.view
+        refusal = CommandRefused(error.code, error.message, symbol=view.key.symbol)
+        client.output.send_text(
+            encode_refusal(refusal, played.effect.message_id, self._clock.wall_us(), view=view.view)
+        )
+        is_kept = played.play is None and not played.replaces_play
+        previous, number = (view.previous, view.previous_number) if is_kept else (None, 0)
+        self._close(client, view.key, view.view, view.number)
+        client.processor.restore(view.key.symbol, view.view, previous, number)
+        if previous is not None:
+            self.open(client, OpenView(previous, None, view.view, number))
 
     async def _play_on(
         self, client: ClientPort, played: PlayedView, play: Play, past: PastBooks
@@ -152,7 +162,7 @@ class SubscriptionManager:
         """Play to the end of the history, and from there to the first live book that was kept."""
         speed, began = played.effect.speed, self._clock.monotonic()
         tail: StreamTail | None = None
-        gives_up_at = 0.0
+        gives_up_at = NEVER  # set while the history has nothing more
         try:
             while True:
                 joins_us = None if tail is None else tail.base_us
@@ -181,11 +191,13 @@ class SubscriptionManager:
                 has_more = await past.load(play)
                 if tail is None and (is_near or not has_more):
                     tail = self._open_tail(client, play)
-                    gives_up_at = self._clock.monotonic() + CATCH_UP_S
                 if tail is not None:
                     self._begin_tail(tail)
-                if not has_more:
-                    await self._clock.sleep(WAIT_S)
+                if has_more:
+                    gives_up_at = NEVER
+                    continue
+                gives_up_at = min(gives_up_at, self._clock.monotonic() + CATCH_UP_S)
+                await self._clock.sleep(WAIT_S)
         finally:
             if tail is not None:
                 self._fanout.end_tail(tail)

@@ -88,7 +88,10 @@ class Play:
         if due_us is None:
             return
         self._begin(due_us)
-        self._clock.move_to(due_us / 1_000_000)
+        now_s, timer_s = due_us / 1_000_000, self._clock.due_at
+        if timer_s is not None and round(timer_s * 1_000_000) <= due_us:
+            now_s = max(now_s, timer_s)  # within the same microsecond
+        self._clock.move_to(now_s)
         if self._player.due_us == due_us:
             self._player.step()
             self._begin(due_us + 1)

@@ -888,6 +888,7 @@ export class View {
     this.view = view; // name of this view, if the symbol has several
     this.rejected = {}; // requested exchanges that are not served, with the reason
     this.publishedFees = []; // with fees: "published", the fee of each book
+    this.past = false; // with the option start, until the present is reached
     this.lose(null);
   }
 
@@ -1286,12 +1287,12 @@ const keyOf = (symbol, view) => (view == null ? symbol : JSON.stringify([symbol,
  * - `view(view, message)`: a view changed, by a message or, with null, because it is no longer live.
  * - `accepted(view, reply)`, `refused(view, error)`: the answer to the last subscribe of a symbol.
  *   After a refusal the previous subscription remains. An error thrown by a handler ends `run`.
- * - `notice(message)`: any other message, such as `data_limit_warning`.
+ * - `notice(message)`: any other message, such as `data_limit_warning` or `history_end`.
  */
 export class Session {
   #connection = null;
   #stopping = new AbortController();
-  #subscriptions = new Map(); // by key: {view, key, about, options, next, id, held, applied}
+  #subscriptions = new Map(); // by key: {view, key, about, options, next, id, held, applied, playedUntil}
   #sent = new Map(); // {key, options} of each unanswered subscribe and resync, by id
   #asked = new Map(); // {question, resolve, reject} of each unanswered question, by id
   #due = new Map(); // deadlines of actions and expected messages, by kind and key
@@ -1475,7 +1476,10 @@ export class Session {
       return [error.code, error.message, NO_CLOSE_FRAME, null];
     } finally {
       this.#connection = null;
-      for (const found of this.#each()) Object.assign(found, { held: false, applied: null });
+      for (const found of this.#each()) {
+        Object.assign(found, { held: false, applied: null });
+        if (found.playedUntil && found.options) found.options = { ...found.options, start: found.playedUntil };
+      }
       this.#reject(new Unavailable("not_connected", "The connection ended."), ({ question }) => question.type === "ping");
       connection.close();
     }
@@ -1568,8 +1572,21 @@ export class Session {
     else if (message.type === "server_shutdown") {
       this.#reconnectAt = performance.now() + waitS(message.reconnect_in_ms, 1000) * 1000;
       this.#cause = { code: "server_shutdown", message: CLOSE_REASONS[4200] };
-    } else this.handlers.notice(message);
+    } else {
+      if (message.type === "history_end") this.#reachedPresent(message);
+      this.handlers.notice(message);
+    }
     return null;
+  }
+
+  /** Subscribe to the live book from now on. */
+  #reachedPresent({ symbol, view }) {
+    const found = this.#subscriptions.get(keyOf(symbol, view));
+    if (!found?.view.past) return;
+    found.view.past = false;
+    found.playedUntil = null;
+    const { start, speed, ...options } = found.options;
+    found.options = options;
   }
 
   /** Handle the welcome, which is sent before the key, and again with a session id once the key is accepted. */
@@ -1607,6 +1624,7 @@ export class Session {
     this.#due.delete(`answer ${key}`);
     if (view.apply(message)) {
       this.#liveSince ??= performance.now();
+      if (view.past && view.timestamp) found.playedUntil = view.timestamp;
       return this.handlers.view(view, message);
     }
     view.lose({ code: "gap", message: "An update is missing or damaged; a full book was requested.", retryInS: 0 });
@@ -1679,6 +1697,8 @@ export class Session {
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
     found.next = null;
+    found.view.past = found.options.start !== undefined;
+    found.playedUntil = null;
     found.view.rejected = Object.fromEntries((message.rejected ?? []).map((each) => [each.exchange, each.reason]));
     found.view.publishedFees = message.published_fees ?? [];
     this.handlers.accepted(found.view, message);
