@@ -76,8 +76,8 @@ release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use e
 reference: $(BIN)/.installed-dev ## write docs/reference from the code and its tests
 	$(BIN)/python tests/reference/write.py
 
-bench: ## measure Onebook beside other libraries (in an environment of its own)
-	$(PYTHON) bench/run.py
+bench: ## measure Onebook beside other libraries, in an environment of its own (QUICK=--quick: one round)
+	$(PYTHON) bench/run.py $(QUICK)
 
 soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds soak-accounts ## all long tests, one after the other (hours)
 
