@@ -23,7 +23,7 @@ AXE := axe-core@4.14.1
 PROTOBUFJS := protobufjs@8.8.1
 
 .DEFAULT_GOAL := help
-.PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
+.PHONY: bench bench-quick check clean coverage demo help load mutations reference release-check sanitize \
 	soak soak-accounts soak-crash soak-dev soak-fuzz soak-sockets soak-worlds test
 
 help: ## list these commands
@@ -76,8 +76,11 @@ release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use e
 reference: $(BIN)/.installed-dev ## write docs/reference from the code and its tests
 	$(BIN)/python tests/reference/write.py
 
-bench: ## measure Onebook beside other libraries, in an environment of its own (QUICK=--quick: one round)
-	$(PYTHON) bench/run.py $(QUICK)
+bench: ## measure Onebook beside other libraries (in an environment of its own)
+	$(PYTHON) bench/run.py
+
+bench-quick: ## the same in one round, to see that every benchmark runs
+	$(PYTHON) bench/run.py --quick
 
 soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds soak-accounts ## all long tests, one after the other (hours)
 
