@@ -23,7 +23,7 @@ AXE := axe-core@4.14.1
 PROTOBUFJS := protobufjs@8.8.1
 
 .DEFAULT_GOAL := help
-.PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
+.PHONY: bench bench-quick check clean coverage demo help load mutations reference release-check sanitize \
 	soak soak-accounts soak-crash soak-dev soak-fuzz soak-sockets soak-worlds test
 
 help: ## list these commands
@@ -78,6 +78,9 @@ reference: $(BIN)/.installed-dev ## write docs/reference from the code and its t
 
 bench: ## measure Onebook beside other libraries (in an environment of its own)
 	$(PYTHON) bench/run.py
+
+bench-quick: ## the same in one round, to see that every benchmark runs
+	$(PYTHON) bench/run.py --quick
 
 soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds soak-accounts ## all long tests, one after the other (hours)
 

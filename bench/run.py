@@ -7,6 +7,8 @@ machine, and a line of `history.jsonl`; on a machine that was quiet at its start
 docs/performance.md. bench/README.md describes the method.
 
     run.py [--only NAME ...] [--runs N] [--quick]
+
+A contender that fails ends the run with status 1, after the figures of the others.
 """
 
 import argparse
@@ -30,18 +32,26 @@ QUIET_LOAD = 0.3  # above it the machine does something else
 Samples = dict[Point, list[float]]
 
 
-def run(job: Job, variables: dict[str, str], runs: int, samples: Samples) -> None:
-    """Run a job's contenders in rounds and collect what they report."""
+def run(job: Job, variables: dict[str, str], runs: int, samples: Samples) -> list[str]:
+    """Run a job's contenders in rounds, collect what they report and return those that failed."""
     began = time.monotonic()
+    failed: dict[str, None] = {}
     for _ in range(1 if job.once else runs):
         for command in job.commands:
-            for line in _lines(command, variables):
+            if command in failed:
+                continue
+            lines = _lines(command, variables)
+            if lines is None:
+                failed[command] = None
+            for line in lines or ():
                 for name, value in line["values"].items():
                     samples.setdefault((line["row"], name), []).append(value)
     say(f"{job.name:<10} {time.monotonic() - began:6.1f} s")
+    return [*failed]
 
 
-def _lines(command: str, variables: dict[str, str]) -> list[dict[str, dict[str, float]]]:
+def _lines(command: str, variables: dict[str, str]) -> list[dict[str, dict[str, float]]] | None:
+    """Run a contender; return what it reports, None if it failed."""
     script, *words = command.split()
     path = environment.BENCH / script
     try:
@@ -51,9 +61,10 @@ def _lines(command: str, variables: dict[str, str]) -> list[dict[str, dict[str, 
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         say(f"{command} took too long")
-        return []
+        return None
     if done.returncode:
         say(f"{command} failed:\n{done.stderr.strip()[-1_500:]}")
+        return None
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"row"')]
 
 
@@ -198,16 +209,19 @@ def main() -> None:
         if machine["load"] > QUIET_LOAD:
             say(f"The load is {machine['load']:.2f}: the machine is not quiet, so nor are figures.")
         samples: Samples = {}
+        failed: list[str] = []
         with environment.variables(runs) as variables:
             for job in JOBS:
                 if job.name in words.only:
-                    run(job, variables, runs, samples)
+                    failed += run(job, variables, runs, samples)
     except environment.Unprepared as problem:
         sys.exit(str(problem))
     wanted = [Row(goal, samples) for goal in (*GOALS, *found(samples))]
     rows = [row for row in wanted if row.ours is not None] if words.only != names else wanted
     text = facts(machine, commit, runs)
     say(f"\n{text}\n\n{table(rows)}\n\n{time.monotonic() - began:.0f} s")
+    if failed:
+        sys.exit(f"Not measured, because they failed: {', '.join(failed)}.")
     if not words.quick and words.only == names:
         date = datetime.now(UTC).strftime("%Y-%m-%d")
         path = keep(

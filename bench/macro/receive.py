@@ -130,7 +130,7 @@ class CountingSession:
         self.instruments = instruments
         self.received = count.frame
 
-    def take(self, now: float) -> list[Any]:
+    def drain(self, now: float) -> list[Any]:
         return []
 
     def opened(self, now: float) -> None: ...
