@@ -119,7 +119,7 @@ async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) 
     made = await admin.create_key(USERNAME, Tier.PREMIUM, change)
     await admin.change_fees(made.row.key_id, FEES, change)
     key = made.text
-    exchanges = ", ".join(node.supervisor.stats)
+    exchanges, accounts = ", ".join(node.supervisor.stats), ", ".join(credentials)
     console.print(
         f"""
 [bold]Onebook[/] runs on simulated exchanges ({exchanges}).
@@ -131,7 +131,11 @@ async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) 
 
 Paste this into another terminal for a live ladder; add --net --fees key for prices after fees:
 
-  {_command(node, key)}
+  {_command(node, key, "watch BTC/USDT")}
+
+And this for the transactions of the simulated accounts ({accounts}) in one file:
+
+  {_command(node, key, "transactions fetch --exchange all -o history.jsonl")}
 
 Press Ctrl-C to stop.
 """,
@@ -140,7 +144,6 @@ Press Ctrl-C to stop.
     )
 
 
-def _command(node: app.Node, key: str) -> str:
-    """Return the client command to paste, with the path of this program."""
-    program = Path(sys.argv[0])
-    return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {node.url}"
+def _command(node: app.Node, key: str, words: str) -> str:
+    """Return a client command to paste, with the path of this program."""
+    return f"ONEBOOK_KEY={key} {Path(sys.argv[0])} {words} --url {node.url}"
