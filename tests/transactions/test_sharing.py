@@ -18,6 +18,7 @@ from databases import migrated
 from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.accounts.admission import AddressBans
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.serving import LOOPBACK, LoopbackServer
 from onebook.store import Store
@@ -134,7 +135,10 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
     """Five years of everything, four times at once, and one small query beside it."""
     now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 60 * DAY_MS, now_ms, executions=2_000))
-    with Served(SimulatedBybit(account, [KEY])) as url:
+    exchange = SimulatedBybit(account, [KEY])
+    # Its thread waits for a core of a busy machine, and then reads seconds of requests at once.
+    exchange.bans = AddressBans(100_000, 5.0, ban_s=600.0)
+    with Served(exchange) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
