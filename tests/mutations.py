@@ -382,7 +382,7 @@ MUTATIONS: Final = {
         "82eb4d9",
         "UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)",
         "pass",
-        "test_a_row_of_a_transaction_that_does_not_fit_the_mapping",
+        "test_a_row_that_cannot_be_read_is_not_lost_in_silence",
     ),
     "first_row_without_a_time": Mutation(
         "fbda926",

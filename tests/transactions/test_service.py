@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import json
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
 from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
@@ -417,7 +418,9 @@ def test_raw_rows_only_when_asked_for() -> None:
 
 
 def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
-    """Its fields may be nonsense; that it exists is reported."""
+    """Its fields may be nonsense; that it exists is reported, and counted for the alert."""
+    counted = ("onebook_transactions_unreadable_rows_total", {"exchange": "bybit"})
+    before = REGISTRY.get_sample_value(*counted) or 0.0
     answer = story(lambda w: w.fetch("withdrawals", limit=9_999), account=_with_nonsense())
     assert answer["partial"] is True
     assert answer["errors"][0]["error"] == "unreadable_record"
@@ -427,6 +430,7 @@ def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
     others = [record for record in answer["transactions"] if record["kind"] == "other"]
     assert len(others) == 1
     assert len(answer["transactions"]) == len(ACCOUNT.withdrawals)
+    assert REGISTRY.get_sample_value(*counted) == before + 1.0
 
 
 def test_a_row_that_cannot_be_read_keeps_its_place() -> None:
