@@ -11,10 +11,12 @@ from onebook.gateway.commands import CommandRefused
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, PlayView, ResendBook
 from onebook.gateway.fanout import ClientOutput, Fanout, FrameVariant, StreamTail
 from onebook.gateway.frames import binary_frame
+from onebook.gateway.keepalive import NEVER
 from onebook.gateway.messages import encode, encode_refusal, with_view
 from onebook.gateway.processor import NONE_NUMBERED, NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.registry import ClientPort
 from onebook.gateway.replies import HistoryEnd
+from onebook.gateway.scheduler import Slices
 from onebook.streams import Stream, StreamKey, Streams, packed
 from onebook.streams.options import PROTOBUF
 from onebook.streams.past import NO_HISTORY, UNREADABLE, PastBooks
@@ -22,10 +24,8 @@ from onebook.streams.plays import Play
 
 PLAYS_MAX: Final = 16  # of this node; each has its own books
 PLAYS_OF_CLIENT_MAX: Final = 2
-TURN_S: Final = 0.005  # of the event loop
 WAIT_S: Final = 0.25  # for more of the history, or a client that reads too slowly
 NEAR_US: Final = 3_000_000  # from the present, from which on live messages are kept
-NEVER: Final = float("inf")
 CATCH_UP_S: Final = 5.0  # for the recorder to write what was live when the stream was opened
 TOO_MANY_PLAYS: Final = "Too many subscriptions of this {} play the past; end one, or retry later."
 
@@ -162,19 +162,17 @@ class SubscriptionManager:
         """Play to the end of the history, and from there to the first live book that was kept."""
         speed, began = played.effect.speed, self._clock.monotonic()
         tail: StreamTail | None = None
+        slices = Slices(self._clock)
         gives_up_at = NEVER  # set while the history has nothing more
         try:
             while True:
                 joins_us = None if tail is None else tail.base_us
-                ends_at = self._clock.monotonic() + TURN_S
                 while (due_us := play.due_us) is not None:
                     if joins_us is not None and due_us >= joins_us:
                         break
                     await self._wait(client, played, began, due_us)
                     play.advance()
-                    if self._clock.monotonic() >= ends_at:
-                        await self._clock.sleep(0)
-                        ends_at = self._clock.monotonic() + TURN_S
+                    await slices.next()
                     joins_us = None if tail is None else tail.base_us
                 if speed and due_us is None:
                     until_us = play.until_us if joins_us is None else min(play.until_us, joins_us)

@@ -72,7 +72,9 @@ class Play:
 
     def load(self) -> bool:
         """Read the next window of the history; return False at its present end."""
-        return self._player.load()
+        has_more = self._player.load()
+        _ = self._player.due_us  # orders the window here, not in the event loop
+        return has_more
 
     @property
     def due_us(self) -> int | None:
