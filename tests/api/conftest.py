@@ -122,7 +122,7 @@ class World:
     ) -> bytes:
         return msgspec.json.encode({"symbol": symbol, "query": query, "at": at_us, "fees": fees})
 
-    async def quality(self, *asked: object) -> list[dict[str, object]]:
+    async def quality(self, asked: tuple[object, ...]) -> list[dict[str, object]]:
         self.quality_asked.append(asked)
         return self.quality_rows
 

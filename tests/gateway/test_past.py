@@ -15,7 +15,7 @@ from onebook.client.view import BookView
 from onebook.clock import us_of_iso
 from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest
 from onebook.streams import past
-from onebook.streams.past import NO_HISTORY
+from onebook.streams.past import NO_HISTORY, QualityQuery
 
 
 @asynccontextmanager
@@ -172,17 +172,17 @@ async def test_the_quality_is_that_of_the_closed_hours(tmp_path):
         await recorder.flush()
         (hour_us,) = recorder.folder.open_hours()
         asked = (hour_us, hour_us + HOUR_US, ["okx"], [SYMBOL], "book")
-        assert await node.gateway.quality(*asked) == []
+        assert await node.gateway.quality(QualityQuery(*asked)) == []
         assert recorder.folder.close_hour(hour_us)
-        (row,) = await node.gateway.quality(*asked)
+        (row,) = await node.gateway.quality(QualityQuery(*asked))
         assert (row["exchange"], row["symbol"], row["gaps"]) == ("okx", SYMBOL, 0)
-        assert await node.gateway.quality(*asked[:2], ["kraken"], [], "book") == []
+        assert await node.gateway.quality(QualityQuery(*asked[:2], ["kraken"], [], "book")) == []
 
 
 async def test_without_a_history_there_is_no_quality(tmp_path):
     async with gateway(tmp_path) as node:
         with pytest.raises(HistoryUnavailable, match=r"history\.dir"):
-            await node.gateway.quality(0, HOUR_US, [], [], "exchange")
+            await node.gateway.quality(QualityQuery(0, HOUR_US, [], [], "exchange"))
 
 
 async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):

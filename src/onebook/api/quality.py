@@ -17,7 +17,7 @@ from onebook.errors import (
 )
 from onebook.exchanges.kit.listing import SYMBOL_CHARACTERS_MAX
 from onebook.model import DAY_MS
-from onebook.streams.past import moment_us
+from onebook.streams.past import QualityQuery, moment_us
 
 router = APIRouter(tags=["orderbooks"])
 
@@ -143,7 +143,7 @@ async def exchange_quality(
     if not 0 <= end_us - start_us <= DAYS_MAX * DAY_US:
         raise InvalidRequest(f"from: must be at most {DAYS_MAX} days before to, and not after it.")
     wanted, pairs = _names(exchanges), [each.upper() for each in _names(symbols)]
-    rows = await parts.quality(start_us, end_us, wanted, pairs, by)
+    rows = await parts.quality(QualityQuery(start_us, end_us, wanted, pairs, by))
     if len(rows) > ROWS_MAX:
         raise InvalidRequest(f"by: gives {len(rows):,} rows, of at most {ROWS_MAX:,}.")
     return QualityReport(

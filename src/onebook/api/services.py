@@ -3,7 +3,7 @@
 The gateway and the API do not import each other: `app` passes the gateway's description.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -14,6 +14,7 @@ from onebook.clock import Clock
 from onebook.config import ApiSettings
 from onebook.fees import PublishedFee, TakerFees
 from onebook.metrics import Exposition
+from onebook.streams.past import QualityQuery
 from onebook.transactions.service import Transactions
 
 
@@ -78,9 +79,7 @@ class WebSocketFacts(Struct, frozen=True):
 
 
 BookAt = Callable[[str, Mapping[str, object], int, TakerFees], Awaitable[bytes]]
-QualityOf = Callable[
-    [int, int, Collection[str], Collection[str], str], Awaitable[list[dict[str, Any]]]
-]
+QualityOf = Callable[[QualityQuery], Awaitable[list[dict[str, Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +94,7 @@ class Services:
             it but have none.
         book_at: Returns the merged book of a moment as JSON: of a pair, with options of a view by
             name, at microseconds since 1970, with the fee table of the client's key.
-        quality: Returns the recorded quality of exchanges by group: from a time to another in
-            microseconds since 1970, of exchanges and pairs (empty: all), and how they are grouped.
+        quality: Returns the recorded quality of exchanges by group.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.

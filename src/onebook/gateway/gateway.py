@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +35,7 @@ from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
-from onebook.streams.past import NO_HISTORY, PastBooks
+from onebook.streams.past import NO_HISTORY, PastBooks, QualityQuery
 from onebook.transactions.service import Transactions
 from onebook.transfers import Transfers, no_transfers
 
@@ -229,22 +229,15 @@ class Gateway:
             raise InvalidRequest(refusal.message) from None
         return await self.past.fetch(key, at_us, None)
 
-    async def quality(
-        self,
-        start_us: int,
-        end_us: int,
-        exchanges: Collection[str],
-        symbols: Collection[str],
-        by: str,
-    ) -> list[dict[str, Any]]:
-        """Return the quality of the exchanges for REST: see `PastBooks.quality`.
+    async def quality(self, query: QualityQuery) -> list[dict[str, Any]]:
+        """Return the quality of the exchanges for REST.
 
         Raises:
             HistoryUnavailable: There is no history, or it cannot be read.
         """
         if self.past is None:
             raise HistoryUnavailable(NO_HISTORY)
-        return await self.past.quality(start_us, end_us, exchanges, symbols, by)
+        return await self.past.quality(query)
 
     def limits_changed(self) -> None:
         """Apply changed limits after the settings were updated in place."""

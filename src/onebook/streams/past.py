@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from onebook.books import Books
 from onebook.clock import Clock, iso_us, us_of_iso
@@ -44,6 +44,24 @@ def moment_us(name: str, moment: str | int) -> int:
         return int(moment) if moment.isdecimal() else us_of_iso(moment)
     except (ValueError, OverflowError):
         raise InvalidRequest(f"{name}: {MUST_BE_MOMENT}.") from None
+
+
+class QualityQuery(NamedTuple):
+    """Which hours and books, and how they are grouped.
+
+    Args:
+        start_us: The first moment.
+        end_us: The moment after the last one.
+        exchanges: The exchanges; empty: all.
+        symbols: The pairs; empty: all.
+        by: One of `archive.quality.GROUPS`.
+    """
+
+    start_us: int
+    end_us: int
+    exchanges: Collection[str]
+    symbols: Collection[str]
+    by: str
 
 
 class PastBooks:
@@ -107,28 +125,14 @@ class PastBooks:
         what = f"The history of {play.key.symbol} after {iso_us(play.at_us)}"
         return await self._read(what, play.load)
 
-    async def quality(
-        self,
-        start_us: int,
-        end_us: int,
-        exchanges: Collection[str],
-        symbols: Collection[str],
-        by: str,
-    ) -> list[dict[str, Any]]:
+    async def quality(self, query: QualityQuery) -> list[dict[str, Any]]:
         """Return the quality of the closed hours that begin in a time, by group.
-
-        Args:
-            start_us: The first moment.
-            end_us: The moment after the last one.
-            exchanges: The exchanges; empty: all.
-            symbols: The pairs; empty: all.
-            by: One of `archive.quality.GROUPS`.
 
         Raises:
             HistoryUnavailable: As `fetch`.
         """
-        what = f"The quality of {iso_us(start_us)} to {iso_us(end_us)}"
-        return await self._read(what, self._quality, start_us, end_us, exchanges, symbols, by)
+        what = f"The quality of {iso_us(query.start_us)} to {iso_us(query.end_us)}"
+        return await self._read(what, self._quality, query)
 
     async def _read(
         self, what: str, function: Callable[P, R], *args: P.args, **named: P.kwargs
@@ -154,20 +158,13 @@ class PastBooks:
 
     # In a thread
 
-    def _quality(
-        self,
-        start_us: int,
-        end_us: int,
-        exchanges: Collection[str],
-        symbols: Collection[str],
-        by: str,
-    ) -> list[dict[str, Any]]:
+    def _quality(self, query: QualityQuery) -> list[dict[str, Any]]:
         # pyarrow is an extra
         from onebook.archive.folder import HistoryFolder
         from onebook.archive.quality import selected, summary
 
-        rows = HistoryFolder(self.root).quality(start_us, end_us)
-        return summary(selected(rows, exchanges, symbols), by)
+        rows = HistoryFolder(self.root).quality(query.start_us, query.end_us)
+        return summary(selected(rows, query.exchanges, query.symbols), query.by)
 
     def _book(self, key: StreamKey, at_us: int, message_id: str | int | float | None) -> bytes:
         # pyarrow is an extra
