@@ -557,7 +557,7 @@ class AccountCollection:
         scope = stored.row.scope
         async with (
             self._queries.slot(self._key_id),
-            self._service.run(query, key_id=self._key_id) as run,
+            self._service.run(query, key_id=self._key_id, background=True) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             assert isinstance(run, Run)
@@ -654,7 +654,7 @@ class AccountCollection:
         records: list[Record] = []
         async with (
             self._queries.slot(self._key_id),
-            self._service.run(query, key_id=self._key_id) as run,
+            self._service.run(query, key_id=self._key_id, background=True) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             async for batch in batches:
