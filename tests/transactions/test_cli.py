@@ -530,6 +530,22 @@ def test_the_coverage_of_several_accounts_names_them(capsys: pytest.CaptureFixtu
     assert [line[0] for line in lines[1:]] == ["deposits", "earn:", "0"]
 
 
+def test_a_terminal_of_80_columns_has_a_table_for_each_account(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_force_terminal", True)
+    monkeypatch.setattr(console, "_width", 80)
+    entry = Coverage("leverage_token_trades", 0, 60_000, complete=True, reason=None, floor=None)
+    coverage = [replace(entry, account=name) for name in ("bybit", "bybit:treasury")]
+    command._show_coverage(coverage, UTC)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert [line.split()[0] for line in plain] == [
+        "bybit:", "transaction_type", "leverage_token_trades",
+        "bybit:treasury:", "transaction_type", "leverage_token_trades",
+    ]  # fmt: skip
+    assert max(map(len, plain)) <= 80
+
+
 def test_a_proof_is_put_in_words() -> None:
     broken = Break("0x1", "1", "2", "-1", "its price differs from the ledger")
     checks = (

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from rich.markup import escape
 
 from onebook.cli.commands import require_server
-from onebook.cli.common import fail, print_sentence, print_table, reported, run
+from onebook.cli.common import console, fail, print_sentence, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import (
     OLDER_NOT_KEPT,
@@ -375,20 +376,7 @@ def _range_ms(
 
 
 def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
-    joint = any(entry.account for entry in outcome.coverage)
-    rows = (
-        (
-            *([str(entry.account)] if joint else []),
-            entry.transaction_type,
-            "" if entry.from_ms is None else minute_in(zone, entry.from_ms),
-            minute_in(zone, entry.to_ms),
-            "yes" if entry.complete else "no",
-            entry.reason or "",
-        )
-        for entry in outcome.coverage
-    )
-    columns = ("transaction_type", "from", "to", "complete", "reason")
-    print_table(("account", *columns) if joint else columns, rows)
+    _show_coverage(outcome.coverage, zone)
     if zone is not UTC:
         rest = "" if output is None else "; the file uses UTC"
         print_sentence(f"Times in this table are in {zone}{rest}.")
@@ -404,6 +392,30 @@ def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
         print_sentence(sentence)
     for sentence in _summary(outcome, output):
         print_sentence(sentence)
+
+
+def _show_coverage(coverage: Iterable[Coverage], zone: tzinfo) -> None:
+    """Print a table; of several accounts one for each on a terminal, where all are too wide."""
+    columns = ("transaction_type", "from", "to", "complete", "reason")
+    accounts: dict[str, list[tuple[str, ...]]] = {}
+    for entry in coverage:
+        row = (
+            entry.transaction_type,
+            "" if entry.from_ms is None else minute_in(zone, entry.from_ms),
+            minute_in(zone, entry.to_ms),
+            "yes" if entry.complete else "no",
+            entry.reason or "",
+        )
+        accounts.setdefault(entry.account or "", []).append(row)
+    if "" in accounts or not accounts:
+        print_table(columns, accounts.get("", []))
+    elif console.is_terminal:
+        for account, rows in accounts.items():
+            console.print(f"{escape(account)}:", style="bold", highlight=False)
+            print_table(columns, rows)
+    else:
+        whole = ((account, *row) for account, rows in accounts.items() for row in rows)
+        print_table(("account", *columns), whole)
 
 
 def _kept(entry: Coverage, zone: tzinfo) -> str:
