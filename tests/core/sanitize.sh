@@ -31,7 +31,7 @@ root="$PWD" build="$PWD/build/sanitized"
 SANITIZED_PYTHON="$(realpath -s "${PYTHON_BIN:-.venv/bin/python}")"
 SANITIZERS="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 LIMIT_S="${LIMIT_S:-420}"
-COMPILED="not reference] and not nothing_is_compiled"
+COMPILED="not reference] and not transport- and not nothing_is_compiled"
 export SANITIZED_PYTHON SANITIZERS LIMIT_S COMPILED PYTHONPATH="$build/lib"
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=98
@@ -49,7 +49,7 @@ import onebook.core._core as core
 assert core.__file__.startswith('$build'), core.__file__
 print('sanitized core:', core.__file__)
 "
-if [ $# = 0 ]; then set -- tests/core/test_*.py tests/gateway/test_fanout.py; fi
+if [ $# = 0 ]; then set -- tests/gateway/test_fanout.py tests/core/test_*.py; fi
 printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -n "${FILES:-7}" bash "$script" --one
 [ ! -e failed ] || exit 1
 echo "sanitize: no report"
