@@ -93,6 +93,18 @@ export class Members {
     this.#write(row, state, reason);
   }
 
+  /** Show the states of a past moment, by exchange: {state, reason, detail}. */
+  then(states) {
+    const names = Object.keys(states);
+    if (String(names) !== String([...this.#rows.keys()])) this.begin(names, []);
+    for (const [exchange, { state, reason, detail }] of Object.entries(states)) {
+      const row = this.#rows.get(exchange);
+      row.seenOut = false;
+      this.#write(row, state, detail || reason);
+    }
+    this.#writtenMs = -Infinity;
+  }
+
   /** Handle an update: an omitted exchange is no longer live; an included one is live again.
   *
   * A state from `exchange_status` stays until an update has omitted the exchange, because an earlier update
