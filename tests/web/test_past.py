@@ -135,6 +135,8 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         assert await page.run(said) == ["Not recorded", "—", "not recorded"]
         spoken = "document.querySelector('.past-slider').getAttribute('aria-valuetext')"
         assert (await page.run(spoken)).endswith(", not recorded")
+        states = "[...document.querySelectorAll('.members tbody .state')].map((one) => one.textContent)"
+        assert await page.run(states) == ["unknown"] * 3
 
         # A play passes through the outage and ends in the present.
         await choose(page, back_s + 5)

@@ -117,7 +117,7 @@ export class Panel {
       begin: () => this.#leavePresent(),
       end: () => this.#return(),
       show: (...given) => this.#showPast(...given),
-      none: (text) => this.#forget(text),
+      none: (text) => (this.members.none(), this.#forget(text)),
       rest: () => this.#fillPast(),
       play: (options) => this.#play(options),
       playPart: (options) => subscriptions.subscribe(options),
@@ -391,6 +391,7 @@ export class Panel {
     this.#unsubscribe();
     this.history.gap(now());
     this.#turn(this.past.atMs);
+    this.members.turn(true);
     this.#forget("waiting for the past book");
   }
 
@@ -398,6 +399,7 @@ export class Panel {
   #return() {
     this.#unsubscribe();
     this.#present();
+    this.members.turn(false);
     this.#forget("waiting for the live book");
     this.#returned = true;
     this.subscribe();
@@ -409,6 +411,7 @@ export class Panel {
     this.past.ended();
     this.#unsubscribe();
     this.#present();
+    this.members.turn(false);
     this.#forget();
     this.#returned = true;
   }
@@ -419,6 +422,7 @@ export class Panel {
     this.past.ended();
     this.#leaveParts();
     this.#present();
+    this.members.reachedPresent();
     this.#updatedAt = now();
     this.showAge();
     this.#write(".spoken", `${this.subscribed} is live again.`);
