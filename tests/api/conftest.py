@@ -65,6 +65,9 @@ UNIFIED_TYPES = {
 }
 
 
+NOTHING = RecordedTimes(None, None, [], {})
+
+
 @dataclass
 class Clock:
     """Both clocks of the service."""
@@ -99,7 +102,7 @@ class World:
     quality_asked: list[tuple[object, ...]] = field(default_factory=list)
     quality_rows: list[dict[str, object]] = field(default_factory=list)
     recorded_asked: list[tuple[str, int, int]] = field(default_factory=list)
-    recorded_times: RecordedTimes = RecordedTimes(None, None, [], {})
+    recorded_times: RecordedTimes = NOTHING
     published: dict[str, tuple[list[PublishedFee], list[str]]] = field(default_factory=dict)
 
     def services(self, settings: ApiSettings | None = None) -> Services:

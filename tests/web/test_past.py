@@ -1,4 +1,4 @@
-"""Back in time on the page: a real gateway, its recorder and its REST API, over a history of minutes."""
+"""Back in time on the page: a real gateway with recorder and REST API, over minutes of history."""
 
 import asyncio
 import sys
@@ -23,7 +23,11 @@ RUN = """axe.run({ resultTypes: ["violations"] }).then(({ violations }) =>
   violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 120)}`))"""
 FIRST_S, GAP_S, SECOND_S = 40, 30, 90  # recorded, not recorded, recorded until now
 LOST_S = (20, 40)  # of the second run, in which okx was stale
+ESCAPE = """document.activeElement.dispatchEvent(
+  new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))"""
 PANEL = "document.querySelector('.panel').dataset"
+SPOKEN = "document.querySelector('.past-slider').getAttribute('aria-valuetext')"
+STATES = "[...document.querySelectorAll('.members .state')].map((one) => one.textContent)"
 OKX = "[...document.querySelectorAll('.members tr')].find((row) => row.dataset.exchange === 'okx')"
 
 
@@ -110,8 +114,7 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         await begin(page, url)
         assert await page.run(f"[{PANEL}.live, {PANEL}.past]") == ["past", "yes"]
         assert await page.run("document.activeElement.className") == "past-slider"
-        spoken = await page.run("document.activeElement.getAttribute('aria-valuetext')")
-        assert "recorded from 3 exchanges" in spoken
+        assert "recorded from 3 exchanges" in await page.run(SPOKEN)
         # Nothing is subscribed, so nothing live can be shown.
         await settled(lambda: not any(node.market.wanted.values()))
 
@@ -126,17 +129,17 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         label = "document.querySelector('.heat-map').getAttribute('aria-label')"
         await page.until(f"/ before .*: the mid went from /.test({label})")
         await page.until(f"{text('.history-text')}.includes('mid')")
-        await page.until(f"{text('.depth-text')} && document.querySelector('.depth canvas') !== null")
+        await page.until(
+            f"{text('.depth-text')} && document.querySelector('.depth canvas') !== null"
+        )
 
         # What was not recorded is said, and no book is shown.
         await choose(page, SECOND_S + GAP_S / 2)
         await page.until(f"/recorded again from/.test({text('.past-said')})")
         said = f"[{text('.past-time')}, {text('.best-bid')}, {text('.spread')}]"
         assert await page.run(said) == ["Not recorded", "—", "not recorded"]
-        spoken = "document.querySelector('.past-slider').getAttribute('aria-valuetext')"
-        assert (await page.run(spoken)).endswith(", not recorded")
-        states = "[...document.querySelectorAll('.members tbody .state')].map((one) => one.textContent)"
-        assert await page.run(states) == ["unknown"] * 3
+        assert (await page.run(SPOKEN)).endswith(", not recorded")
+        assert await page.run(STATES) == ["unknown"] * 3
 
         # A play passes through the outage and ends in the present.
         await choose(page, back_s + 5)
@@ -153,8 +156,7 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         # Escape returns at once, and the focus to the button.
         await page.run("document.querySelector('.back').click()")
         await page.until(f"{PANEL}.past === 'yes' && {text('.past-time')}.includes(':')")
-        await page.run("document.activeElement.dispatchEvent("
-                       "new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")  # fmt: skip
+        await page.run(ESCAPE)
         await page.until(f"{PANEL}.live === 'yes' && {text('.best-bid')} === '2,000'")
         assert await page.run("document.activeElement.classList.contains('back')")
         assert page.complaints == []

@@ -9,7 +9,13 @@ from pydantic import Field
 from onebook.api.bodies import NO_SESSION, AnswerBody, errors
 from onebook.api.edge import Caller, Parts
 from onebook.clock import iso_us
-from onebook.errors import HistoryUnavailable, InternalError, InvalidRequest, RateLimitExceeded
+from onebook.errors import (
+    HistoryUnavailable,
+    InternalError,
+    InvalidRequest,
+    RateLimitExceeded,
+    ServiceUnavailable,
+)
 from onebook.exchanges.kit.listing import SYMBOL_CHARACTERS_MAX
 from onebook.model import DAY_MS
 from onebook.streams.past import Span, moment_us
@@ -47,7 +53,12 @@ class RecordedReport(AnswerBody):
     "/api/v1/history/{base}/{quote}",
     summary="Recorded times of a pair",
     responses=errors(
-        *NO_SESSION, InvalidRequest, RateLimitExceeded, InternalError, HistoryUnavailable
+        *NO_SESSION,
+        InvalidRequest,
+        RateLimitExceeded,
+        InternalError,
+        ServiceUnavailable,
+        HistoryUnavailable,
     ),
 )
 async def recorded_times(

@@ -417,6 +417,10 @@ at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: read it as on load.
 addEventListener("hashchange", () => location.reload());
 
+// The header may take two rows; what is sticky below it must not be covered.
+const header = document.querySelector(".top");
+new ResizeObserver(() => document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`)).observe(header);
+
 document.addEventListener("visibilitychange", seen);
 addEventListener("resize", fit);
 addEventListener("online", measure); // connections of the previous network are dead

@@ -35,6 +35,7 @@ export class Past {
   #resting = 0; // the timer
   #rested = false; // whether the other cards may be requested
   #parts = new Map(); // options of the other cards' views, by the object that stands for the view
+  #asked = new Set(); // unanswered requests for their books
   #times = null; // the recorded times of the slider's range
   #timesMs = -Infinity; // when they were requested
   #span = SPANS.find(([seconds]) => seconds === SPAN_USUAL);
@@ -182,7 +183,7 @@ export class Past {
     this.#shown = atMs;
     this.#site.show(view, reply.data.states);
     this.#write();
-    this.#say(this.#site.alerts() ? "Its alerts wait until you are back." : "");
+    this.#say(this.#standing);
   }
 
   #missing(text) {
@@ -193,10 +194,19 @@ export class Past {
   }
 
   /** Request the other cards. */
-  #rest() {
+  async #rest() {
     this.#rested = true;
+    const atMs = this.#at;
+    this.#say("Reading the rest of this moment.");
     for (const found of this.#parts.keys()) this.#askPart(found);
     this.#site.rest(); // what it adds is requested at once
+    await Promise.allSettled(this.#asked);
+    if (this.#rested && this.#at === atMs) this.#say(this.#standing);
+  }
+
+  /** What is said while the past stands still. */
+  get #standing() {
+    return this.#site.alerts() ? "Its alerts wait until you are back." : "";
   }
 
   // Views of the other cards
@@ -216,7 +226,13 @@ export class Past {
     return this.#parts.delete(view);
   }
 
-  async #askPart(found) {
+  #askPart(found) {
+    const asked = this.#readPart(found);
+    this.#asked.add(asked);
+    asked.then(() => this.#asked.delete(asked));
+  }
+
+  async #readPart(found) {
     const atMs = this.#at;
     try {
       const view = bookOf(await this.#request({ ...this.#parts.get(found), symbol: this.#site.symbol() }, atMs));
