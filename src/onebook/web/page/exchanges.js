@@ -108,8 +108,8 @@ function percent(share) {
 
 /** Seconds in the largest unit that fits. */
 function span(seconds) {
-  if (seconds >= 5400) return `${fixed(seconds / 3600, 1)} h`;
-  return seconds >= 90 ? `${fixed(seconds / 60, 1)} min` : `${fixed(seconds, 1)} s`;
+  const [size, unit] = seconds >= 5400 ? [3600, "h"] : seconds >= 90 ? [60, "min"] : [1, "s"];
+  return `${fixed(seconds / size, 1)}\u00a0${unit}`; // on one line
 }
 
 at("key-form").addEventListener("submit", (event) => {
