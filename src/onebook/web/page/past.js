@@ -15,7 +15,8 @@ const SPEEDS = [1, 10, 60]; // recorded seconds per second
 const PLAY_UPDATES_MAX = 20; // a second, of one view
 const ASK_EVERY_MS = 150; // minimum between two moments of a dragged slider
 const REST_MS = 500; // without another moment, before the other cards are requested
-const REFRESH_MS = 30_000; // of the recorded times, which grow
+const REFRESH_MS = 30_000; // minimum between two requests for the recorded times, which grow
+const REFRESH_SHARE = 0.01; // of the slider's range, which is when the growth is seen
 const SVG = "http://www.w3.org/2000/svg";
 const LEAST_PX = 3; // of a recorded time on the track, of a thousand
 const written = new Intl.DateTimeFormat("en", { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false, timeZoneName: "short" });
@@ -129,7 +130,8 @@ export class Past {
 
   /** Called twice a second. */
   showFigures(nowMs) {
-    if (this.active && nowMs - this.#timesMs >= REFRESH_MS) this.#load();
+    const everyMs = Math.max(REFRESH_MS, REFRESH_SHARE * this.#span[0] * 1_000);
+    if (this.active && nowMs - this.#timesMs >= everyMs) this.#load();
   }
 
   /** When the recording that contains the chosen moment began, in ms; null if this is unknown. */
