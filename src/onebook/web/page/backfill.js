@@ -7,21 +7,24 @@ import { Part } from "./part.js";
 export const SPAN_MS = 600_000; // ten minutes, as many as the charts have
 const SPEED = 300; // recorded seconds per second: two seconds in all
 const INTERVAL_MS = 1_000;
-const GRACE_MS = 2_000; // after which a play without an update has nothing more
-const LONGEST_MS = 20_000; // on a busy service it is then incomplete
+const LONGEST_MS = 30_000; // on a busy service it then stays incomplete
 
 export class Backfill {
   #part;
   #add;
+  #ended;
   #untilMs = 0; // the moment
   #endsMs = Infinity; // when it must have ended, by the clock of the page
-  #heardMs = Infinity; // when the newest update arrived
   #reading = {};
 
-  /** `view` is the site of a `Part`; `add(book, left, timeMs)` gets each book, or null at the end. */
-  constructor({ view, add }) {
+  /**
+   * `view` is the site of a `Part`; `add(book, left, timeMs)` gets each book; `ended(whole)` is called at the end: whether
+   * nothing is missing until the moment.
+   */
+  constructor({ view, add, ended }) {
     this.#part = new Part("backfill", view);
     this.#add = add;
+    this.#ended = ended;
   }
 
   /** Play from one time to another; `options` are those of the levels, `reading` the arguments of `readBook`. */
@@ -30,7 +33,6 @@ export class Backfill {
     if (fromMs >= untilMs) return;
     this.#untilMs = untilMs;
     this.#endsMs = nowMs + LONGEST_MS;
-    this.#heardMs = Infinity;
     this.#reading = { ...reading, binned: true };
     const probe = options.net ? {} : { fill: { amounts: [PROBE] } };
     const start = new Date(fromMs).toISOString();
@@ -58,25 +60,24 @@ export class Backfill {
   accepted() {}
 
   refused() {
-    this.#end();
+    this.#end(false);
   }
 
-  update(view, nowMs) {
+  update(view) {
     const timeMs = Date.parse(view.timestamp);
-    this.#heardMs = nowMs;
-    if (!view.past || timeMs > this.#untilMs) return this.#end();
+    // A quiet book has its next update after the moment.
+    if (!view.past || timeMs > this.#untilMs) return this.#end(true);
     const { bids, asks, marketStats, coverage, fill, staleExchanges } = view;
     this.#add(readBook({ bids, asks, marketStats, coverage, fill, ...this.#reading }), staleExchanges, timeMs);
   }
 
-  /** End it when nothing more is to come; called twice a second. */
+  /** Give up when it takes too long; called twice a second. */
   check(nowMs) {
-    if (!this.busy) return;
-    if (nowMs >= this.#endsMs || nowMs - this.#heardMs >= GRACE_MS) this.#end();
+    if (nowMs >= this.#endsMs) this.#end(false);
   }
 
-  #end() {
+  #end(whole) {
     this.leave();
-    this.#add(null, [], this.#untilMs);
+    this.#ended(whole);
   }
 }

@@ -157,6 +157,12 @@ export class Heat {
     this.#stale = true;
   }
 
+  /** Write a sentence until the next description of the map. */
+  note(text) {
+    write(this.#text, text);
+    this.#saidMs = Infinity;
+  }
+
   /** Draw what was added, at most a few times a second; `nowMs` is the time of the page. */
   drawFilled(nowMs) {
     if (!this.#sight.visible) return;

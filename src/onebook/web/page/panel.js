@@ -44,6 +44,7 @@ export class Panel {
   #readMs = 0; // when it was read: the time of its points in charts, even after a sleep between two frames
   #undrawn = false; // whether the charts do not have it yet
   #left = [];
+  #filledMs = NaN; // until when the charts have the minutes before
   #filledIn = 0; // the step of the levels of the minutes before a past moment
   #places = new Places(); // for exact prices beside a binned ladder
   #updatedAt = 0;
@@ -80,7 +81,11 @@ export class Panel {
       subscribe: (options) => (this.past.active ? this.past.part(options) : subscriptions.subscribe(options)),
       unsubscribe: (found) => this.past.forget(found) || subscriptions.unsubscribe(found),
     };
-    this.backfill = new Backfill({ view: subscriptions, add: (...given) => this.#addPast(...given) });
+    this.backfill = new Backfill({
+      view: subscriptions,
+      add: (...given) => this.#addPast(...given),
+      ended: (whole) => this.#endFill(whole),
+    });
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
       view,
@@ -469,18 +474,25 @@ export class Panel {
     if (!mid || document.hidden) return;
     const fromMs = Math.max(atMs - SPAN_MS, since ?? atMs);
     this.#turn(fromMs);
+    this.#filledMs = NaN;
     const { group, depth } = reaching(this.wanted.range, mid);
     this.backfill.begin(fromMs, atMs, { ...this.#levelTerms, group, depth }, this.#reading, now());
     this.#filledIn = Number(group);
   }
 
-  /** Add a book of the minutes before; null at the end. */
+  /** Add a book of the minutes before. */
   #addPast(book, left, timeMs) {
-    if (!this.past.active) return;
-    if (book) {
-      this.heat.fill(book, left, this.heat.since(timeMs), this.#filledIn);
-      this.history.add(book.stats, timeMs - performance.timeOrigin, true, false);
-    } else this.heat.until(this.heat.since(timeMs));
+    this.heat.fill(book, left, this.heat.since(timeMs), this.#filledIn);
+    this.history.add(book.stats, timeMs - performance.timeOrigin, true, false);
+    this.#filledMs = timeMs;
+  }
+
+  /** The minutes before end at the moment, or early. */
+  #endFill(whole) {
+    if (whole) {
+      this.heat.until(this.heat.since(this.past.atMs));
+      this.#filledMs = this.past.atMs;
+    } else this.heat.note("The minutes before could not be read in time; move the slider to try again.");
   }
 
   /** Use a book of the depth view in the heat map: its levels extend farther. */
@@ -490,7 +502,7 @@ export class Panel {
   }
 
   #play(options) {
-    const whole = this.#asked || !this.backfill.busy; // the charts have everything until this moment
+    const whole = this.#asked || this.#filledMs === this.past.atMs; // the charts have everything until this moment
     this.#leaveParts();
     if (!whole) this.#turn(this.past.atMs);
     for (const card of [this.cost, this.crossed]) card.clear();
