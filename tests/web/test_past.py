@@ -60,10 +60,15 @@ async def recorder_of(node: Node, folder: Path) -> AsyncIterator[HistoryRecorder
         yield recorder
 
 
-async def record(node: Node, seconds: int, *, moves: bool) -> None:
+async def record(node: Node, seconds: int, *, moves: bool) -> list[float]:
+    """Record as many seconds or a little more; return the middle of each, in Unix seconds."""
+    found = []
     for second in range(seconds):
         move(node, second if moves else 0)
-        node.clock.put_forward(1)
+        node.clock.put_forward(0.5)
+        found.append(node.clock.wall_us() / 1e6)
+        node.clock.put_forward(0.5)
+    return found
 
 
 def app_of(node: Node) -> FastAPI:
@@ -75,24 +80,24 @@ def app_of(node: Node) -> FastAPI:
 
 
 @asynccontextmanager
-async def recorded(folder: Path) -> AsyncIterator[tuple[Node, str]]:
-    """A node with a history that has a gap and ends now, and the address of its page."""
+async def recorded(folder: Path) -> AsyncIterator[tuple[Node, str, list[float]]]:
+    """A node with a history, the address of its page, and the recorded seconds after a gap."""
     async with gateway(folder, history=folder / "history", app_of=app_of) as node:
         node.clock.wall_step_s = -(FIRST_S + GAP_S + SECOND_S)
         async with recorder_of(node, folder):
             await record(node, FIRST_S, moves=False)
         node.clock.put_forward(GAP_S)
         async with recorder_of(node, folder) as recorder:
-            await record(node, SECOND_S, moves=True)
+            seconds = await record(node, SECOND_S, moves=True)
             await recorder.flush()
-            yield node, f"http://127.0.0.1:{node.port}/#key={await node.key()}"
+            yield node, f"http://127.0.0.1:{node.port}/#key={await node.key()}", seconds
 
 
-async def choose(page: Page, seconds_ago: float) -> None:
-    """Move the slider to a time before the newest recorded moment."""
+async def choose(page: Page, at_s: float) -> None:
+    """Move the slider to a time."""
     await page.run(f"""(() => {{
       const one = document.querySelector('.past-slider');
-      one.value = Math.round(newest - {seconds_ago});
+      one.value = {round(at_s)};
       one.dispatchEvent(new Event('input', {{ bubbles: true }}));
     }})()""")
 
@@ -102,13 +107,12 @@ async def begin(page: Page, url: str) -> None:
     await page.until(f"{PANEL}.live === 'yes'")
     await page.run("document.querySelector('.back').click()")
     await page.until(f"{text('.past-time')}.includes(':') && {text('.mid')} !== '—'")
-    await page.run("window.newest = Number(document.querySelector('.past-slider').value)")
 
 
 async def test_the_page_goes_back_in_time_and_plays_into_the_present(
     page: Page, tmp_path: Path
 ) -> None:
-    async with recorded(tmp_path) as (node, url):
+    async with recorded(tmp_path) as (node, url, seconds):
         await page.open("about:blank")
         await resize(page, 1366, 900, mobile=False)
         await begin(page, url)
@@ -119,8 +123,7 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         await settled(lambda: not any(node.market.wanted.values()))
 
         # okx was stale, and says why; the price is that of its second.
-        back_s = SECOND_S - 30
-        await choose(page, back_s)
+        await choose(page, seconds[30])
         await page.until(f"/gap/.test(({OKX})?.textContent)")
         bid = f"Number({text('.best-bid')}.replace(',', ''))"
         await page.until(f"Math.abs({bid} - {price(30)}) <= 2")
@@ -134,7 +137,7 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         )
 
         # What was not recorded is said, and no book is shown.
-        await choose(page, SECOND_S + GAP_S / 2)
+        await choose(page, seconds[0] - GAP_S / 2)
         await page.until(f"/recorded again from/.test({text('.past-said')})")
         said = f"[{text('.past-time')}, {text('.best-bid')}, {text('.spread')}]"
         assert await page.run(said) == ["Not recorded", "—", "not recorded"]
@@ -142,7 +145,7 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         assert await page.run(STATES) == ["unknown"] * 3
 
         # A play passes through the outage and ends in the present.
-        await choose(page, back_s + 5)
+        await choose(page, seconds[25])
         await page.until(f"{text('.mid')} !== '—'")
         await page.run("document.querySelector('.past-speed').value = '60'")
         await page.run("document.querySelector('.past-play').click()")
@@ -178,7 +181,7 @@ async def test_without_a_history_the_page_says_so(page: Page, tmp_path: Path) ->
 async def test_axe_finds_no_violation_in_the_past_and_everything_fits(
     chromium: Chromium, tmp_path: Path
 ) -> None:
-    async with recorded(tmp_path) as (_, url), chromium.page() as page:
+    async with recorded(tmp_path) as (_, url, seconds), chromium.page() as page:
         for width in (390, 768, 1366, 1920):
             await page.open("about:blank")
             await resize(page, width, 900, mobile=width < 900)
@@ -193,7 +196,7 @@ async def test_axe_finds_no_violation_in_the_past_and_everything_fits(
                 assert await page.run(f"{past}.scrollWidth <= {past}.clientWidth"), width
             # Moments that are not recorded, and those that are, have bars of one height.
             height = await page.run(f"{past}.offsetHeight")
-            await choose(page, SECOND_S + GAP_S / 2)
+            await choose(page, seconds[0] - GAP_S / 2)
             await page.until(f"/recorded again from/.test({text('.past-said')})")
             assert await page.run(f"{past}.offsetHeight") == height
             await asyncio.sleep(0)
