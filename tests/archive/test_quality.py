@@ -227,7 +227,7 @@ def test_the_manifest_covers_the_quality(root: Path) -> None:
     path = next(iter(root.glob("2026/*/*/*/quality.parquet")))
     content = path.read_bytes()
     metadata = pq.read_schema(path).metadata
-    assert json.loads(metadata[b"onebook.quality"]) == {"version": 1}
+    assert json.loads(metadata[b"onebook.quality"]) == {"version": 2}
     path.write_bytes(content[:-1] + b"x")
     problems = verify(FileStore(root)).problems
     path.write_bytes(content)
