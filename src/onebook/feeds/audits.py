@@ -31,7 +31,7 @@ def difference(book: LiveBook, outputs: Sequence[Output]) -> str | None:
             elif isinstance(output, Delta):
                 fresh.apply(output.bids, output.asks, output.shape)
     except LevelError:
-        return None  # whoever applies them reports it
+        return None  # reported when they are applied
     ends = zip(book.horizon(), fresh.horizon(book.window), strict=True)
     for side, bounds in enumerate(ends):
         known = [_number(each) for each in bounds if each is not None]
