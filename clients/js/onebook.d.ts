@@ -706,7 +706,7 @@ export class Onebook {
   fees(): Promise<Record<string, string>>;
   /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
   changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
-  /** The recorded quality of exchanges: uptime, failures, ages and crossings; throws `Refused` without a history. */
+  /** The recorded quality of exchanges: uptime, failures, ages and crossings; throws `Unavailable` without a history. */
   quality(options?: QualityOptions): Promise<Record<string, unknown>>;
   /** Return the health of the service. */
   health(): Promise<Health>;

@@ -61,8 +61,8 @@ async def test_usage_counts_what_was_delivered(rig, client):
     assert after.used_bytes + after.remaining_bytes == after.limit_bytes
 
 
-async def test_the_quality_of_a_service_without_a_history_is_refused(client):
-    with pytest.raises(Refused, match="history"):
+async def test_the_quality_of_a_service_without_a_history_is_unavailable(client):
+    with pytest.raises(Unavailable, match="has no history"):
         await client.quality(start="2026-11-26", end="2026-11-27", exchanges=["okx"], by="hour")
 
 

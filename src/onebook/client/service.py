@@ -223,7 +223,7 @@ class AsyncOnebook:
             by: A row for each `exchange`, `symbol`, `hour` or `book`.
 
         Raises:
-            Refused: The service has no history.
+            Unavailable: The service has no history, or cannot read it now.
         """
         asked = {"from": start, "to": end, "by": by}
         asked |= {"exchanges": ",".join(exchanges), "symbols": ",".join(symbols)}
