@@ -221,11 +221,7 @@ ROWS: list[tuple[str, str, Way]] = [
         (label, "rate_limit_exceeded", too_often)
         for label in (AUTHENTICATE, USAGE, *BEARER, *PUBLIC)
     ),
-    *(
-        (label, "service_unavailable", database_away)
-        for label in (AUTHENTICATE, USAGE, *BEARER)
-        if label != BOOK
-    ),
+    *((label, "service_unavailable", database_away) for label in (AUTHENTICATE, USAGE, *BEARER)),
     (AVAILABILITY, "service_unavailable", vault_away),
     *(
         (label, "internal_server_error", defect)
