@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ POLL_S = 0.05
 BLANK = "about:blank"
 FLAGS = (
     "--headless",
+    "--kiosk",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -187,6 +188,13 @@ class Page:
             text = await self.run("document.body.innerText")
             raise AssertionError(f"never true: {script}\n{self.complaints}\n{text}") from None
         return value
+
+
+async def happened(condition: Callable[[], object]) -> None:
+    """Wait for what the page's messages bring about in the service."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(POLL_S)
 
 
 async def resize(page: Page, width: int, height: int = 740, *, mobile: bool = True) -> None:

@@ -38,6 +38,9 @@ from onebook.web import DocumentedLimit, Site, pages
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
 TICK = Decimal("0.1")
 GOOD_KEY = "ob_live_good"
+# Documents for scripts that import modules of the page: an empty one, and one with its colours.
+EMPTY = "/web/page/format.js"
+COLOURED = "/docs/explanation/honesty"
 UNSAID = object()
 
 
