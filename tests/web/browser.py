@@ -121,6 +121,7 @@ class Page:
         self.session = attached["sessionId"]
         for domain in ("Network", "Runtime", "Log", "Page"):
             await self.call(f"{domain}.enable")
+        await self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # as in front
         await self.go(url)
 
     async def close(self) -> None:
