@@ -127,6 +127,11 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
+def measured(samples: Samples) -> list[Row]:
+    rows = [Row(goal, samples) for goal in (*GOALS, *found(samples))]
+    return [row for row in rows if row.ours is not None]
+
+
 def table(rows: list[Row]) -> str:
     """The result as Markdown that reads well as text too."""
     head = ["#", "what", "ours", "peer", "result", "goal", "reached"]
@@ -213,11 +218,16 @@ def main() -> None:
         with environment.variables(runs) as variables:
             for job in JOBS:
                 if job.name in words.only:
+                    before = {row.goal for row in measured(samples)}
                     failed += run(job, variables, runs, samples)
+                    if new := [row for row in measured(samples) if row.goal not in before]:
+                        say(table(new))
     except environment.Unprepared as problem:
         sys.exit(str(problem))
+    except KeyboardInterrupt:
+        sys.exit("Stopped; the tables above have what was measured until then.")
     wanted = [Row(goal, samples) for goal in (*GOALS, *found(samples))]
-    rows = [row for row in wanted if row.ours is not None] if words.only != names else wanted
+    rows = measured(samples) if words.only != names else wanted
     text = facts(machine, commit, runs)
     say(f"\n{text}\n\n{table(rows)}\n\n{time.monotonic() - began:.0f} s")
     if failed:

@@ -1,4 +1,4 @@
-"""Processes of `python -m onebook` without another import: a plugin of pytest.
+"""Processes of `python -m onebook` and of xdist without another import: a plugin of pytest.
 
 Importing takes most of the processor time of a command, and hundreds of tests start one. Here each
 worker of the suite starts one process that imports all commands and then forks, for each
@@ -6,6 +6,10 @@ worker of the suite starts one process that imports all commands and then forks,
 process that runs it: with the arguments, environment, folder, limits and files of that call, and as
 a child of the worker, so that signals, exit codes and processor time are as ever. It has its own
 memory; only modules are there already. An import that warns fails the start of all commands.
+
+The workers too are forked, from one process that has compiled and imported the test modules. Each
+worker collects the tests as ever; a module that could not be imported is imported again, so that
+the worker reports the error.
 
 Whatever else a test starts, it starts as ever: other programs, Python with other options (`-c`),
 what has a `preexec_fn`, or variables that Python reads when it starts. So do all tests where
@@ -27,8 +31,8 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from typing import Any, Final
 
 import pytest
@@ -38,6 +42,7 @@ MODULES = {"onebook"}
 EARLY: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "GLIBC_")
 LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 STRICT: Final = ("-W", "error")
+WORKER: Final = [sys.executable, "-u", "-c"]  # then what execnet lets it read and execute
 HEADER_BYTES: Final = 8
 PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
 
@@ -48,11 +53,24 @@ def pytest_configure(config: Any) -> None:
         subprocess.Popen = Popen  # type: ignore[misc]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: Any) -> None:
+    """Fork workers that run tests of these paths."""
+    global _workers
+    _workers = Parent(config.args)
+
+
+def pytest_unconfigure() -> None:
+    """End the process that forks workers."""
+    if _workers is not None:
+        _workers.end()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _ends_with_the_worker() -> Iterator[None]:
     """Add the cost of the forking process to the shared costs of this worker."""
     yield
-    _parent.end()
+    _commands.end()
 
 
 def early(variables: Mapping[str, str]) -> dict[str, str]:
@@ -61,9 +79,13 @@ def early(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 class Parent:
-    """The worker's side: the process with the imported package, started on demand."""
+    """Our side of a process with imported modules, which is started on demand.
 
-    def __init__(self) -> None:
+    It imports the test modules of these paths; without paths, the commands.
+    """
+
+    def __init__(self, paths: Sequence[str] = ()) -> None:
+        self._paths = paths
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -94,11 +116,12 @@ class Parent:
     def _start(self) -> None:
         self._socket, other = socket.socketpair()
         with other:
+            options = () if self._paths else STRICT
             self._process = Plain(
-                [sys.executable, *STRICT, __file__, str(other.fileno())],
+                [sys.executable, *options, __file__, str(other.fileno()), *self._paths],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
-                cwd="/",
+                cwd=None if self._paths else "/",
             )
         _read(self._socket, HEADER_BYTES)
 
@@ -108,7 +131,8 @@ class Parent:
 
 
 Plain = subprocess.Popen
-_parent = Parent()
+_commands = Parent()
+_workers: Parent | None = None
 
 
 class Popen(Plain):  # type: ignore[type-arg]
@@ -123,10 +147,15 @@ class Popen(Plain):  # type: ignore[type-arg]
         words = [] if isinstance(args, str | bytes | os.PathLike) else list(args)
         options = words[1:3] if tuple(words[1:3]) == STRICT else []
         starts, place = [sys.executable, *options, "-m"], len(options) + 2  # where the module is
+        parent = None
+        if not all(isinstance(each, str) for each in words):
+            pass
+        elif words[:3] == WORKER and len(words) == 4:
+            parent, place = _workers, 3
+        elif words[:place] == starts and words[place] in MODULES:
+            parent = _commands
         if (
-            words[:place] != starts
-            or not all(isinstance(each, str) for each in words)
-            or words[place] not in MODULES
+            parent is None
             or executable not in (None, sys.executable)
             or preexec_fn or pass_fds or shell or not close_fds or not restore_signals
             or (gid, gids, uid, umask) != (None, None, None, -1)
@@ -151,7 +180,7 @@ class Popen(Plain):  # type: ignore[type-arg]
             "parent": os.getpid(),
         }
         stdio = [own if given == -1 else given for own, given in enumerate((p2c, c2p, error))]
-        self.pid = _parent.fork(request, stdio)
+        self.pid = parent.fork(request, stdio)
         self._child_created = True
         self._close_pipe_fds(*files)  # type: ignore[attr-defined]
 
@@ -168,16 +197,42 @@ def _read(source: socket.socket, count: int) -> bytes:
 
 def preload() -> None:
     """Import the modules that commands import; no thread is left."""
-    gc.disable()
     from onebook.cli import commands
 
     for name in commands.COMMANDS:
         commands.loaded(name)
     import onebook.app.process  # noqa: F401
 
-    gc.freeze()
-    gc.enable()
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost by the fork"
+
+
+def preload_tests(paths: Sequence[str]) -> None:
+    """Import the test modules of these paths, and what Hypothesis looks for in their imports.
+
+    PyArrow's jemalloc has a thread, which may be lost: it only returns memory in the background.
+    """
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+        pytest.main(["--collect-only", "-n0", "-s", "-pno:cacheprovider", *paths], [Imports()])
+
+    from hypothesis import given, settings, strategies  # after pytest, which rewrites its asserts
+
+    settings(max_examples=1, database=None)(given(strategies.none())(lambda value: None))()
+    names = {_comm(each) for each in os.listdir("/proc/self/task")}
+    assert names <= {_comm(str(os.getpid())), "jemalloc_bg_thd"}, names
+
+
+class Imports:
+    """A plugin of pytest that imports modules, and makes no test of what they define."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
+        """Nothing is collected, in place of other plugins' items."""
+        return []
+
+
+def _comm(thread: str) -> str:
+    with open(f"/proc/self/task/{thread}/comm") as file:
+        return file.read().strip()
 
 
 def serve(worker: socket.socket) -> dict[str, Any] | None:
@@ -228,14 +283,15 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     sys.stdin = sys.__stdin__ = _text(0, "r", sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _text(1, "w", sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text(2, "w", sys.stderr)  # type: ignore[misc]
-    if not request["strict"]:
+    if not request["strict"] and sys.warnoptions:
         sys.warnoptions.clear()
         # `_filters_mutated` is what `warnings.simplefilter` calls: messages are looked up anew.
         warnings.filters.remove(("error", None, Warning, None, 0))  # type: ignore[attr-defined]
         warnings._filters_mutated()  # type: ignore[attr-defined]
+    words, place = request["words"], request["place"]
     sys.path[0] = request["folder"]
-    sys.argv = ["-m", *request["words"][request["place"] + 1 :]]
-    sys.orig_argv = request["words"]
+    sys.argv = [words[place - 1], *words[place + 1 :]]
+    sys.orig_argv = words
 
 
 def _text(number: int, mode: str, old: Any) -> Any:
@@ -254,8 +310,15 @@ def _text(number: int, mode: str, old: Any) -> Any:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # that of a terminal goes to the worker too
-    preload()
+    gc.disable()
+    preload_tests(sys.argv[2:]) if sys.argv[2:] else preload()
+    gc.freeze()
+    gc.enable()
     _request = serve(socket.socket(fileno=int(sys.argv[1])))
     if _request is not None:
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        runpy._run_module_as_main(_request["words"][_request["place"]])  # type: ignore[attr-defined]
+        _main = sys.modules["__main__"] = types.ModuleType("__main__")
+        _program = _request["words"][_request["place"]]
+        if sys.argv[0] == "-c":
+            exec(_program, vars(_main))
+        else:
+            runpy._run_module_as_main(_program)  # type: ignore[attr-defined]

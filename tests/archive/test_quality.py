@@ -226,12 +226,12 @@ def test_the_manifest_covers_the_quality(root: Path) -> None:
 
 
 def test_a_cancelled_measurement_is_repeated(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = FileStore(root)
-    coverage = HistoryFolder(root).coverage([START_US])
-    answers = iter((False, True))
-    assert quality.measured(files, START_US, coverage, lambda: next(answers)) is None
-    again = quality.measured(files, START_US, coverage, lambda: False)
-    assert again == HistoryFolder(root).quality(START_US, START_US + 1)
+    files, folder = FileStore(root), HistoryFolder(root)
+    coverage, answers = folder.coverage([START_US]), iter((False, True))
+    books = [*folder._written(START_US)]
+    assert quality.measured(files, START_US, coverage, books, lambda: next(answers)) is None
+    again = quality.measured(files, START_US, coverage, books, lambda: False)
+    assert again == folder.quality(START_US, START_US + 1)
 
 
 def test_a_summary_adds_hours_and_books(root: Path) -> None:

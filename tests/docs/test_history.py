@@ -13,7 +13,9 @@ from onebook.archive.reader import books_at
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb, which reads the files, is not installed")
 PAGE = "guides/history.md"
-QUESTIONS = ("spread", "depth", "cost", "health", "changes", "coverage", "uptime")
+QUESTIONS = (
+    "spread", "leader", "crossings", "depth", "cost", "health", "changes", "coverage", "uptime",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

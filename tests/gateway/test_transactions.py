@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from client.place import place
+from client.place import ACCOUNT, place
 from e2e.service import client_of
 from onebook.gateway import GatewayLimits, replies
+from onebook.transactions.credentials import Credentials, Vault, master_keys
 from steady import PATIENCE_S
 
 TYPES = ["deposits", "withdrawals", "trades"]
+REPLIES = replies.TransactionProgress, replies.TransactionResponse, replies.TransactionComplete
 SUBSCRIBE = {"action": "subscribe_transactions", "exchange": "bybit", "transaction_types": TYPES}
 
 
@@ -80,6 +82,25 @@ async def test_every_reply_has_the_fields_that_the_documents_list(tmp_path):
         if "timestamp" in each:
             (example,) = json_schema_of(body)["properties"]["timestamp"]["examples"]
             assert re.sub(r"\d", "0", each["timestamp"]) == re.sub(r"\d", "0", example)
+
+
+async def test_replies_about_several_accounts_repeat_the_request(tmp_path):
+    async with connected(tmp_path, progress_s=0) as client:
+        vault = Vault(
+            client.rig.node.store.credentials, master_keys(client.rig.node.settings.transactions)
+        )
+        key = Credentials(ACCOUNT.api_key, ACCOUNT.secret)
+        await vault.put("bybit:treasury", "mainnet", key, now_ms=0)
+        for asked in (["bybit", "bybit:treasury"], "all"):
+            await client.say(**SUBSCRIBE | {"exchange": asked}, live=False)
+            *progress, answer, done = await seen(client, "transaction_complete")
+            assert {json.dumps(each["exchange"]) for each in progress} == {json.dumps(asked)}
+            assert (answer["exchange"], done["exchange"]) == (asked, asked)
+            assert answer["accounts"] == ["bybit", "bybit:treasury"]
+            assert "from 3 transaction types of 2 accounts" in answer["message"]
+            assert answer["own_transfers"]["count"] == 0
+            for each, body in zip((progress[-1], answer, done), REPLIES, strict=True):
+                msgspec.convert(each, body)
 
 
 def json_schema_of(body):

@@ -18,9 +18,10 @@ import ast
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 SMALL_LINES = 100
 SHARED_LINES = 8
@@ -223,31 +224,50 @@ def imported_once(trees: Trees) -> set[str]:
     return {file for file, importing in users.items() if len(importing) == 1}
 
 
-def counts(root: Path) -> dict[str, object]:
-    """All figures of one tree, with the names behind those that should be 0."""
-    texts, compiled = python_files(root), compiled_files(root)
-    trees = {path: ast.parse(text) for path, text in texts.items()}
-    lines = {path: len(text.splitlines()) for path, text in (texts | compiled).items()}
-    return {
-        "python lines": sum(lines[path] for path in texts),
-        "compiled lines": sum(lines[path] for path in compiled),
-        "python files": len(texts),
-        "files of fewer than 100 lines": sum(lines[path] < SMALL_LINES for path in texts),
-        "import lines, per mille": import_share(trees, lines),
-        "files imported by exactly one other": sorted(imported_once(trees)),
-        "protocols": sorted(protocols(trees)),
-        "class names used twice": sorted(repeated_classes(trees)),
-        "callback slots assigned from outside": sorted(assigned_slots(trees)),
-        "import circles": import_circles(trees),
-        "duplicated pairs": sorted(duplicated_pairs(texts)),
-    }
+class Source(NamedTuple):
+    """A source tree: the text and syntax of its Python files, and the lines of all files."""
+
+    texts: Mapping[str, str]
+    trees: Trees
+    lines: Mapping[str, int]
+
+    @classmethod
+    def read(cls, root: Path) -> "Source":
+        """All files below a folder."""
+        texts = python_files(root)
+        every = texts | compiled_files(root)
+        return cls(
+            texts,
+            {path: ast.parse(text) for path, text in texts.items()},
+            {path: len(text.splitlines()) for path, text in every.items()},
+        )
+
+
+# Each figure; of those that should be 0, the names behind it.
+FIGURES: dict[str, Callable[[Source], object]] = {
+    "python lines": lambda of: sum(of.lines[path] for path in of.texts),
+    "compiled lines": lambda of: sum(of.lines[path] for path in of.lines.keys() - of.texts.keys()),
+    "python files": lambda of: len(of.texts),
+    "files of fewer than 100 lines": lambda of: sum(
+        of.lines[path] < SMALL_LINES for path in of.texts
+    ),
+    "import lines, per mille": lambda of: import_share(of.trees, of.lines),
+    "files imported by exactly one other": lambda of: sorted(imported_once(of.trees)),
+    "protocols": lambda of: sorted(protocols(of.trees)),
+    "class names used twice": lambda of: sorted(repeated_classes(of.trees)),
+    "callback slots assigned from outside": lambda of: sorted(assigned_slots(of.trees)),
+    "import circles": lambda of: import_circles(of.trees),
+    "duplicated pairs": lambda of: sorted(duplicated_pairs(of.texts)),
+}
 
 
 def main() -> None:
     """Print the figures; `-v` adds the names behind them."""
     words = [each for each in sys.argv[1:] if each != "-v"]
     root = Path(words[0]) if words else Path(__file__).parents[2] / "src" / PACKAGE
-    for name, each in counts(root).items():
+    source = Source.read(root)
+    for name, count in FIGURES.items():
+        each = count(source)
         figure = len(each) if isinstance(each, list) else each
         print(f"{name}: {figure}")
         if "-v" in sys.argv and isinstance(each, list):

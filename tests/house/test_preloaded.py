@@ -1,7 +1,8 @@
-"""A forked command equals a started one, for itself and for its test."""
+"""A forked command or worker equals a started one, for itself and for its test."""
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,26 @@ with open("/proc/self/cmdline") as file:
     print(input(), "preloaded" in file.read(), file=sys.stderr)
 sys.exit(7)
 """
+# Each outcome of a test, and of the import of a test module.
+SUITE = {
+    "test_tests": """
+import os, sys, threading
+imported_by = os.getpid()
+def test_passes():
+    with open(os.environ["PYTEST_XDIST_WORKER"], "a") as file:
+        print(imported_by == os.getpid(), file=file)
+    print(sys.flags, sys.warnoptions, sys.argv, sys.path, os.getcwd(), threading.active_count())
+    readline = {"COLUMNS", "LINES"}  # which GNU readline sets for the processes that pytest starts
+    print(sorted({*os.environ} - readline), sorted(os.listdir("/proc/self/fd")))
+def test_fails():
+    counts = [1, 2]
+    assert counts == [1, 3]
+def test_ends_its_worker():
+    os._exit(7)
+""",
+    "test_broken": "import nothing_of_this_name",
+    "test_skipped": "import pytest; pytest.importorskip('nothing_of_this_name')",
+}
 UNUSUAL = """
 import random, sys
 print(random.random())
@@ -124,3 +145,27 @@ def test_the_forked_one_has_imported_what_commands_need(folder, monkeypatch):
     for way, text in ((preloaded.Plain, "False\n"), (preloaded.Popen, "True\n")):
         monkeypatch.setattr(subprocess, "Popen", way)
         assert run("shown", cwd=folder).stdout == text
+
+
+def test_forked_workers_report_what_started_ones_do(tmp_path):
+    for name, text in SUITE.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    reports = []
+    for plugins in ("-pxdist", "-pxdist -ppreloaded"):
+        variables = {
+            **os.environ,
+            "PYTEST_ADDOPTS": plugins,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": os.path.dirname(preloaded.__file__),
+        }
+        words = (
+            "-n1 -rA -p no:cacheprovider --import-mode=importlib --continue-on-collection-errors"
+        )
+        done = run("pytest", *words.split(), cwd=tmp_path, env=variables)
+        assert (done.returncode, done.stderr) == (1, "")
+        reports.append(re.sub(r"in \d+\.\d+s|pytest-of-\S+", "", done.stdout))
+    started, forked = reports
+    assert started == forked
+    assert "assert [1, 2] == [1, 3]" in forked
+    assert "2 failed, 1 passed, 1 skipped, 1 error" in forked
+    assert (tmp_path / "gw0").read_text() == "True\nFalse\n"

@@ -93,6 +93,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    def forget_cancelled(self) -> None:
+        """Drop cancelled timers now, of which asyncio otherwise keeps up to a hundred."""
+        kept = [each for each in self._scheduled if not each.cancelled()]
+        for each in self._scheduled:
+            each._scheduled = not each.cancelled()
+        self._scheduled[:] = sorted(kept)
+        self._timer_cancelled_count = 0
+
     def _thread_ended(self, future: object) -> None:
         self._virtual.threads -= 1
 

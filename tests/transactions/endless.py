@@ -1,6 +1,6 @@
 """Kraken and OKX accounts of any length, whose rows are generated on request.
 
-Event `n` is a trade of two rows; every hundredth is a deposit and a withdrawal instead. All figures
+Event `n` is a trade of two rows; every twentieth is a deposit and a withdrawal instead. All figures
 follow from `n` alone, so a million rows need no memory here, and every balance chains.
 """
 
@@ -13,9 +13,9 @@ from msgspec import Raw, json
 
 Row = dict[str, Any]
 Query = dict[str, str]
-STEP_MS: Final = 13_000  # half a million events in less than three months
+STEP_MS: Final = 13_000  # by which half a million events take less than three months
 ONE: Final = 10**8
-EACH: Final = 100  # events, of which the last is a deposit and a withdrawal
+EACH: Final = 20  # events, of which the last is a deposit and a withdrawal
 BOUGHT, PAID, CHARGED = ONE // 1_000, 50 * ONE, ONE * 13 // 100
 OPENING_BASE, OPENING_QUOTE = 10 * ONE, 10**9 * ONE
 DEPOSITED, WITHDRAWN, NETWORK = ONE, ONE // 2, ONE // 1_000
@@ -32,18 +32,20 @@ class Events:
 
     Args:
         rows: Rows of its ledger, two for each event.
+        step_ms: Time between two events.
     """
 
-    def __init__(self, rows: int, now_ms: int) -> None:
+    def __init__(self, rows: int, now_ms: int, step_ms: int) -> None:
         self.count = rows // 2
-        self._first_ms = now_ms - (self.count + 1) * STEP_MS
+        self._step_ms = step_ms
+        self._first_ms = now_ms - (self.count + 1) * step_ms
 
     def at_ms(self, number: int) -> int:
-        return self._first_ms + number * STEP_MS
+        return self._first_ms + number * self._step_ms
 
     def newest(self, to_ms: int) -> int:
         """The newest event up to a time, inclusive; -1 without one."""
-        return max(-1, min(self.count - 1, (to_ms - self._first_ms) // STEP_MS))
+        return max(-1, min(self.count - 1, (to_ms - self._first_ms) // self._step_ms))
 
     @staticmethod
     def is_move(number: int) -> bool:
@@ -79,8 +81,8 @@ class Events:
 class Endless(httpx.AsyncBaseTransport):
     """Answers requests for an account by the names of its lists."""
 
-    def __init__(self, rows: int, *, now_ms: Callable[[], int]) -> None:
-        self.events = Events(rows, now_ms())
+    def __init__(self, rows: int, *, now_ms: Callable[[], int], step_ms: int = STEP_MS) -> None:
+        self.events = Events(rows, now_ms(), step_ms)
         self.now_ms = now_ms
         self.asked = 0
 
@@ -97,7 +99,9 @@ class Endless(httpx.AsyncBaseTransport):
 
 
 class EndlessKraken(Endless):
-    """A spot account."""
+    """A spot account; `page_rows` is the size of its pages, which no request can set."""
+
+    page_rows = 50
 
     def answer(self, name: str, query: Query) -> Any:
         return {"error": [], "result": self._result(name.rpartition("/")[2], query)}
@@ -138,10 +142,12 @@ class EndlessKraken(Endless):
         kind, offset = query.get("type", "all"), int(query.get("ofs") or 0)
         if kind in ("deposit", "withdrawal"):
             moves = [n for n in range(high, low - 1, -1) if self.events.is_move(n)]
-            numbers = [2 * n + (kind == "withdrawal") for n in moves[offset : offset + 50]]
+            numbers = [
+                2 * n + (kind == "withdrawal") for n in moves[offset : offset + self.page_rows]
+            ]
             return {"ledger": {f"L{n:012}": self._row(n) for n in numbers}, "count": len(moves)}
         top = 2 * high + 1 - offset
-        page = range(top, max(2 * low, top - 49) - 1, -1)
+        page = range(top, max(2 * low, top + 1 - self.page_rows) - 1, -1)
         return {
             "ledger": {f"L{n:012}": self._row(n) for n in page}, "count": 2 * (high + 1 - low),
         }  # fmt: skip
@@ -175,7 +181,8 @@ class EndlessKraken(Endless):
         low, high = self._span(query)
         first, last = self.events.trades(low - 1), self.events.trades(high) - 1
         top = last - int(query.get("ofs") or 0)
-        numbers = [Events.trade(index) for index in range(top, max(first, top - 49) - 1, -1)]
+        least = max(first, top + 1 - self.page_rows)
+        numbers = [Events.trade(index) for index in range(top, least - 1, -1)]
         trades = {
             f"T{number}": {
                 "ordertxid": f"O{number}", "pair": "XXBTZUSD", "type": "buy", "ordertype": "limit",

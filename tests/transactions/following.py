@@ -114,8 +114,8 @@ class Subscriber:
     def status(self, status):
         self.statuses.append(status)
 
-    async def fetched(self):
-        query = await self.node.query(**self.fields)
+    async def fetched(self, **fields):
+        query = await self.node.query(**self.fields | fields)
         answer = json.decode(await self.node.service.fetch(query, key_id=CALLER))
         assert not answer["partial"]
         return {each["transactionId"]: each for each in answer["transactions"]}

@@ -18,6 +18,7 @@ from onebook.simulator.accounts.kraken import (
     SimulatedKrakenKey,
 )
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.exchange import ExchangeDefinition
 from onebook.transactions.kraken import KRAKEN
 from transactions.bybit_support import (
     CLOCK,
@@ -57,6 +58,7 @@ class KrakenWorld(AccountWorld):
         nonces: Path = Path("/nonexistent/master.key"),
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
         settings: TransactionSettings = SETTINGS,
+        definition: ExchangeDefinition = KRAKEN,
     ) -> None:
         past = history or KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=600)
         self.account = account or KrakenAccount(past)
@@ -72,7 +74,7 @@ class KrakenWorld(AccountWorld):
         stored = {"futures_key": FUTURES_KEY.api_key, "futures_secret": FUTURES_KEY.secret}
         hosts = AccountUrls(hosts={"spot": SPOT_URL, "futures": FUTURES_URL})
         super().__init__(
-            KRAKEN,
+            definition,
             Credentials(key.api_key, key.secret, **(stored if futures_key else {})),
             self.transport,
             settings=settings,

@@ -114,6 +114,7 @@ async def test_the_format_wins_over_accept(client: httpx.AsyncClient) -> None:
         ({"format": "csv", "cursor": "x"}, "cursor"),
         ({"format": "xlsx", "include_raw": True}, "include_raw"),
         ({"format": 5}, "format"),
+        ({"format": "rotki", "transaction_types": ["holdings"]}, "holdings have no rows"),
     ],
 )
 async def test_what_a_file_cannot_have_is_refused(

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -30,6 +31,9 @@ from onebook.simulator.accounts.admission import AddressBans
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.endpoints import IP_BAN_S, IP_LIMIT
 from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport
+from onebook.transactions.bybit import BYBIT
+from onebook.transactions.collector import Step
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.export import FORMS
 from onebook.transactions.reconciliation import (
     Break,
@@ -39,6 +43,7 @@ from onebook.transactions.reconciliation import (
     Unproven,
     Verification,
 )
+from steady import PATIENCE_S
 from transactions.bybit_support import KEY, Served
 from transactions.operating import Command, operator_command
 
@@ -438,6 +443,7 @@ class TestFetch:
             (("--year", "25"), "25 is not a year"),
             (("--year", "2025", "--to", "now"), "--year"),
             (("--year", "2025", "--time-zone", "Berlin"), "Did you mean Europe/Berlin"),
+            (("--types", "holdings,balances", "--format", "koinly"), "holdings have no rows"),
             (("-o", "."), "is a directory"),
             (("-o", "nowhere/out.csv"), "No such file or directory"),
         ],
@@ -449,9 +455,45 @@ class TestFetch:
         assert list(tmp_path.glob("out*")) == []
 
 
+def test_an_interrupted_fetch_says_that_there_is_no_file(ready: Command, tmp_path: Path) -> None:
+    words = "transactions", "fetch", "--from", "1800d", "-o", "out.csv"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "onebook", *words], stderr=subprocess.PIPE, text=True
+    )
+    with running:
+        while not (tmp_path / "out.csv.part").exists():
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert said == (
+        "Interrupted; out.csv was not written, because records would be missing. onebook "
+        "transactions collect keeps what it has read.\n"
+    )
+    assert running.returncode in (130, -signal.SIGINT)
+    assert list(tmp_path.glob("out*")) == []
+
+
 def test_a_bar_that_only_waits_says_so() -> None:
     assert fetching.doing("Bybit", 0.0) == fetching.doing("Bybit", 1.0) == "fetching"
     assert fetching.doing("Bybit", 41.2) == "waiting for Bybit's rate limit, 42 s"
+
+
+def test_the_bar_of_a_collection_shows_what_it_reads_or_waits_for() -> None:
+    adapter, bar = ExchangeAdapter(BYBIT), fetching.progress_bar()
+    shown = command.ShownCollection(bar, "bybit:treasury", adapter)
+    (task,) = bar.tasks
+    assert task.description == "bybit:treasury"
+    shown.progressed(Step("bybit:treasury", "ledger", 0.2, 70))
+    assert task.description == "bybit:treasury ledger"
+    shown.progressed(Step("bybit:treasury", "ledger", 0.2, 70, reached_ms=1_763_000_000_000))
+    assert task.description == "bybit:treasury ledger back to 2025-11-13"
+    assert (task.completed, task.fields["count"]) == (0.2, 70)
+    with adapter._client.waits.waiting(7.0):
+        shown.show()
+        assert task.description == "bybit:treasury: waiting for Bybit's rate limit, 7 s"
+    shown.show()
+    assert task.description == "bybit:treasury ledger back to 2025-11-13"
 
 
 def test_a_bar_that_waits_for_an_export_says_for_which() -> None:

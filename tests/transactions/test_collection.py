@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from copy import copy
 from typing import Any
 
 import httpx
@@ -31,6 +32,7 @@ from onebook.transactions.collector import (
     CollectionBusy,
     CollectionFull,
     Collector,
+    Step,
 )
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -75,6 +77,28 @@ async def store(url: str) -> AsyncIterator[Store]:
             for table in reversed(metadata.sorted_tables):
                 await connection.execute(table.delete())
         yield opened
+
+
+async def test_each_list_is_named_before_its_first_record_and_then_how_far_it_was_read(
+    store: Store,
+) -> None:
+    steps: list[Step] = []
+    async with FennecHome(store) as home:
+        await home.collector.collect(home.account, lambda step: steps.append(copy(step)))
+        begins_ms = min(each.begins_ms for each in home.adapter.sources.values())
+    first = {name: next(each for each in steps if each.name == name) for name in names_of(steps)}
+    assert len(first) > 3
+    assert all(each.reached_ms is None for each in first.values())
+    assert (steps[0].records, steps[0].share) == (0, 0.0)
+    shares = [each.share for each in steps]
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.9  # of the time since the exchange began, not since 1970
+    reached = [each.reached_ms for each in steps if each.reached_ms is not None]
+    assert begins_ms <= min(reached) < NOW_MS
+
+
+def names_of(steps: list[Step]) -> list[str]:
+    return list(dict.fromkeys(each.name for each in steps))
 
 
 async def test_what_was_collected_answers_like_the_exchange(store: Store) -> None:

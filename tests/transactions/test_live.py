@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.bybit.trading import FUNDING_MS
 from onebook.simulator.accounts.serving import serving
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.live import DeliveredRecords, content_of
@@ -19,11 +20,15 @@ TYPES = ["deposits", "withdrawals", "spot_orders", "futures", "transfers", "ledg
 FIELDS = {"api_key": KEY.api_key, "secret": KEY.secret}
 
 
+def account_of_days():
+    """An account of three days, with the same events at each time of the day."""
+    to_ms = now_ms() // FUNDING_MS * FUNDING_MS
+    return Account(History(to_ms - 3 * DAY_MS, to_ms, executions=40))
+
+
 @asynccontextmanager
-async def served(days=3, executions=40):
-    now = now_ms()
-    account = Account(History(now - days * DAY_MS, now, executions=executions))
-    bybit = SimulatedBybit(account, [KEY, OTHER], limited=False)
+async def served():
+    bybit = SimulatedBybit(account_of_days(), [KEY, OTHER], limited=False)
     async with serving(bybit) as url:
         yield bybit, {"mainnet_url": url}
 
@@ -143,9 +148,7 @@ class Paused:
 
 async def test_a_subscription_is_live_after_its_first_read():
     """Not when the stream opens: what happened since the history is not pushed yet."""
-    now = now_ms()
-    account = Account(History(now - 3 * DAY_MS, now, executions=40))
-    bybit = SimulatedBybit(account, [KEY], limited=False)
+    bybit = SimulatedBybit(account_of_days(), [KEY], limited=False)
     slow = Paused(bybit)
     async with (
         serving(slow) as url,
@@ -169,4 +172,21 @@ async def test_a_subscription_is_live_after_its_first_read():
         await waited(lambda: second.statuses)
         assert early == []
         assert second.statuses[0].state == "live"
-        assert len(second.pushed) == 1
+        fetched = await second.fetched()
+        pushed = [each["transactionId"] for each in second.pushed]
+        assert sorted(pushed) == sorted(fetched.keys() - second.history.keys())
+        assert pushed
+
+
+async def test_what_the_next_page_of_the_history_has_is_not_pushed():
+    """A limit can end the history between records of one time."""
+    async with served() as (bybit, urls), Following(BYBIT, urls, FIELDS) as node:
+        at_ms = now_ms()
+        for _ in range(3):
+            bybit.account.insert_execution("spot", at_ms)
+        fields = {"transaction_types": ["trades"], "limit": 2}
+        follower = await node.follow(**fields)
+        whole = await follower.fetched(limit=10)
+        assert sum(each["timestamp"] == at_ms for each in whole.values()) == 3
+        await waited(lambda: follower.statuses)
+        assert follower.pushed == []

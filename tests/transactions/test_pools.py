@@ -1,6 +1,7 @@
 """Pools: rolling windows and decaying counters in units, scopes, and what answers correct."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from onebook.transactions.kraken import KRAKEN
 from onebook.transactions.kraken.api import COUNTER
 from onebook.transactions.limits import Waits
 from onebook.transactions.pools import (
+    CLIENT_TURNS,
     LATENCY_S,
     PACE_MIN,
     CostLimit,
@@ -219,3 +221,130 @@ def test_a_pool_belongs_to_a_key_a_user_or_this_address() -> None:
         pools.learn_user(key, "1234")
     assert same("user", one, other)
     assert not same("user", one, ("testnet", "other"))
+
+
+CLIENT, BACKGROUND = "client", "background"
+
+
+class Calls:
+    """Calls of clients and of the background to one pool: when each came, and when it went."""
+
+    def __init__(self, limit: CostLimit, *, reserve: float = 0.1) -> None:
+        self.pool = Pool(limit, CLOCK, reserve=reserve)
+        self.log: list[tuple[str, float, float]] = []
+
+    async def call(self, key: str, units: float = 1.0) -> None:
+        came_s = loop_s()
+        await self.pool.acquire(key=key, units=units, background=key.startswith(BACKGROUND))
+        self.log.append((key, came_s, loop_s()))
+
+    async def calls(self, key: str, count: int, units: float = 1.0) -> None:
+        """One after the other, as pages are."""
+        for _ in range(count):
+            await self.call(key, units)
+            await asyncio.sleep(0.05)
+
+    def waits(self, key: str) -> list[float]:
+        return [went_s - came_s for name, came_s, went_s in self.log if name == key]
+
+
+def test_a_client_waits_for_one_call_of_the_background_at_most() -> None:
+    """Pages of two collections and a live read fill Kraken's counter, and a client comes."""
+
+    async def story() -> Calls:
+        calls = Calls(STARTER)
+        tasks = [
+            asyncio.create_task(calls.calls(f"{BACKGROUND} {number}", 100, 2.0))
+            for number in range(3)
+        ]
+        await asyncio.sleep(100)
+        for _ in range(20):
+            await calls.calls(CLIENT, 3, 2.0)
+            await asyncio.sleep(60)
+        for task in tasks:
+            task.cancel()
+        return calls
+
+    calls = run(story())
+    assert max(calls.waits(CLIENT)) == 0.0  # half of the counter is left to clients
+    assert max(calls.waits(f"{BACKGROUND} 0")) < 3 * 3 * 2 / 0.33
+
+
+def test_the_background_gets_one_of_five_turns() -> None:
+    async def story() -> Calls:
+        calls = Calls(STARTER)
+        tasks = [
+            asyncio.create_task(calls.calls(key, 200, 2.0))
+            for key in (f"{CLIENT} 1", f"{CLIENT} 2", f"{BACKGROUND} 1", f"{BACKGROUND} 2")
+        ]
+        await asyncio.sleep(600)
+        for task in tasks:
+            task.cancel()
+        return calls
+
+    keys = [key for key, _, went_s in run(story()).log if went_s > 60]
+    background = [index for index, key in enumerate(keys) if key.startswith(BACKGROUND)]
+    gaps = {later - before for before, later in pairwise(background)}
+    assert gaps == {CLIENT_TURNS + 1}
+    assert {keys[index] for index in background} == {f"{BACKGROUND} 1", f"{BACKGROUND} 2"}
+
+
+def test_the_background_alone_has_the_whole_pace() -> None:
+    async def story() -> float:
+        calls = Calls(STARTER)
+        await calls.calls(BACKGROUND, 200, 2.0)
+        return loop_s()
+
+    assert run(story()) == pytest.approx(200 * 2 / 0.33, rel=0.03)
+
+
+KEYS = (f"{CLIENT} 1", f"{CLIENT} 2", f"{BACKGROUND} 1", f"{BACKGROUND} 2")
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(KEYS), st.sampled_from([1, 2, 20]), st.floats(0, 9), st.floats(0, 60)
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(CALLS, st.sampled_from([STARTER, CostLimit(10, 60.0), CostLimit(5, 1.0)]))
+def test_every_call_gets_its_turn_and_none_exceeds_the_limit(
+    made: list[tuple[str, int, float, float]], limit: CostLimit
+) -> None:
+    """Calls come at any time and some are given up; the rest is served, in a fair order."""
+
+    async def story() -> Calls:
+        calls, exchange = Calls(limit), DecayingCounter(limit.units, limit.sinks or 1.0)
+        tasks, given_up = [], []
+        for key, units, pause_s, patience_s in made:
+
+            async def one(key: str, units: int) -> None:
+                await calls.call(key, units)
+                if limit.sinks and units <= limit.units:
+                    assert exchange.admits(units, loop_s())
+
+            task = asyncio.create_task(one(key, units))
+            if patience_s < 30:
+                asyncio.get_running_loop().call_later(patience_s, task.cancel)
+                given_up.append(task)
+            else:
+                tasks.append(task)
+            await asyncio.sleep(pause_s)
+        async with asyncio.timeout(100_000):
+            await asyncio.gather(*tasks)
+            await asyncio.gather(*given_up, return_exceptions=True)
+        assert calls.pool._queue == []
+        return calls
+
+    turns = 0  # of clients in a row, while a call of the background waits
+    log = run(story()).log
+    for key, came_s, went_s in log:
+        others = [each for each in log if each[1] < went_s < each[2]]
+        if key.startswith(CLIENT):
+            waits = any(each[0].startswith(BACKGROUND) for each in others)
+            turns = turns + 1 if waits else 0
+        else:
+            waits = any(each[0].startswith(CLIENT) for each in others)
+            assert not waits or turns >= CLIENT_TURNS, (key, came_s, went_s)
+            turns = 0

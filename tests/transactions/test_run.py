@@ -92,6 +92,12 @@ def test_totals_count_by_type_and_know_their_range() -> None:
 def test_the_sentence_counts_and_says_when_the_deadline_cut_it() -> None:
     assert message_of(1, 1) == "Successfully parsed 1 transaction from 1 transaction type"
     assert "until the deadline" in message_of(2, 3, cut_off=True)
+    assert message_of(9, 4, accounts=2).endswith(
+        "9 transactions from 4 transaction types of 2 accounts"
+    )
+    assert message_of(0, 3, cut_off=True, limited="Kraken").startswith(
+        "Kraken's rate limit delayed"
+    )
 
 
 def query(from_ms: int = 0, to_ms: int = 299) -> Query:

@@ -53,7 +53,7 @@ from onebook.errors import (
 from onebook.model import SECOND_MS
 from onebook.transactions.adapter import Coverage, ErrorEntry
 from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability
-from onebook.transactions.export import FORMS, NDJSON
+from onebook.transactions.export import FORMS, NDJSON, refuse_rowless
 from onebook.transactions.joint import JointQuery
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
@@ -365,6 +365,7 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
         for name in ("cursor", "limit", "verify", "include_raw"):
             if getattr(asked, name):
                 raise InvalidRequest(f"Field {name} is only for JSON and lines, not for files.")
+        refuse_rowless(form, asked.transaction_types)
     return form
 
 

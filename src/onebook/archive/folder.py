@@ -43,16 +43,18 @@ from onebook.archive.format import (
     Interval,
     hour_folder,
     integers,
+    levels_of,
     rows_of,
 )
 from onebook.archive.proof import Sealer, inclusion
-from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured
+from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured, read_rows
 from onebook.archive.stores import FileStore
 from onebook.files import try_lock
 
-# Rows of a row group, at least: it ends before a keyframe, so that a past moment needs only one.
-ROW_GROUP_ROWS: Final = 8_192
-ZSTD_LEVEL: Final = 3  # 9 takes three times as long for 4 % less
+# Messages and levels of a row group, at least: it ends before a keyframe, so that a past moment
+# needs only one.
+ROW_GROUP_SIZE: Final = 8_192
+ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
@@ -234,17 +236,7 @@ class HistoryFolder:
         self.merge_segments(hour_us)
         coverage = self.coverage([hour_us])
         folder = self._closed(hour_us)
-        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
-        for segment in self.segments(hour_us):
-            reader = _opened(segment.path)
-            for batch, book in enumerate(_books_in(reader)):
-                parts.setdefault(book, []).append((reader, batch))
-        for (symbol, exchange), batches in sorted(parts.items()):
-            if cancelled():
-                return False
-            messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
-            self._write_book(rows_of(messages), folder / exchange / f"{_file_name(symbol)}.parquet")
-        quality = measured(self.files, hour_us, coverage, cancelled)
+        quality = measured(self.files, hour_us, coverage, self._written(hour_us), cancelled)
         if quality is None:
             return False
         with _complete(folder / QUALITY) as file:
@@ -271,9 +263,27 @@ class HistoryFolder:
             self._sealer.seal(hour_us)
         return hours
 
+    def _written(self, hour_us: int) -> Iterator[pa.Table]:
+        """Write the file of each book of an hour, and yield its rows in order of the symbol."""
+        folder = self._closed(hour_us)
+        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
+        for path in folder.glob("*/*.parquet"):  # that an earlier close wrote
+            parts[path.stem, path.parent.name] = []
+        for segment in self.segments(hour_us):
+            reader = _opened(segment.path)
+            for batch, (symbol, exchange) in enumerate(_books_in(reader)):
+                parts.setdefault((_file_name(symbol), exchange), []).append((reader, batch))
+        for (name, exchange), batches in sorted(parts.items()):
+            path = folder / exchange / f"{name}.parquet"
+            if batches:
+                messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
+                yield self._write_book(rows_of(messages), path)
+            else:
+                yield read_rows(self.files, f"{hour_folder(hour_us)}/{exchange}/{path.name}")
+
     @staticmethod
-    def _write_book(rows: pa.Table, path: Path) -> None:
-        """Write the rows of a book's hour, beside those that an earlier close wrote."""
+    def _write_book(rows: pa.Table, path: Path) -> pa.Table:
+        """Write and return the rows of a book's hour, with those that an earlier close wrote."""
         if path.exists():
             known = pq.read_table(path).cast(rows.schema)
             rows = pa.concat_tables([known, _unseen(known, rows)]).unify_dictionaries()
@@ -293,6 +303,7 @@ class HistoryFolder:
         ):
             for start, stop in _row_groups(rows):
                 writer.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
+        return rows
 
     def rows(
         self,
@@ -564,15 +575,15 @@ def _read_rows(messages: pa.Table) -> pa.Table:
 
 def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     """Yield the row groups of a book: from a keyframe to another."""
-    numbers, kinds = (rows[name].combine_chunks() for name in ("message", "kind"))
-    before = pa.concat_arrays([pa.array([-1], pa.int64()), numbers.slice(0, len(rows) - 1)])
-    of_keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
-    first_rows = pc.and_(of_keyframes, pc.not_equal(numbers, before))
-    start = 0
-    for at in pc.indices_nonzero(first_rows).to_pylist():
-        if at - start >= ROW_GROUP_ROWS:
+    kinds = rows["kind"].combine_chunks()
+    keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
+    bids, asks = (levels_of(rows[side])[0] for side in ("bids", "asks"))
+    start = size = 0
+    for at in pc.indices_nonzero(keyframes).to_pylist():
+        size_at = at + bids[at] + asks[at] - bids[0] - asks[0]
+        if size_at - size >= ROW_GROUP_SIZE:
             yield start, at
-            start = at
+            start, size = at, size_at
     yield start, len(rows)
 
 
@@ -584,9 +595,7 @@ def _read_book(
     Without a start it is the last of them, because every row group but the first of an hour begins
     with a keyframe.
     """
-    file = pq.ParquetFile(
-        files.open(str(path)), read_dictionary=["kind", "side"], pre_buffer=files.remote
-    )
+    file = pq.ParquetFile(files.open(str(path)), read_dictionary=["kind"], pre_buffer=files.remote)
     place = SCHEMA.get_field_index("received")
     wanted = []
     for at in range(file.num_row_groups):

@@ -1,7 +1,7 @@
 """Schema of the history's Parquet files (docs/reference/history.md), and messages as their rows.
 
-A message is what was applied to one book at one time. It has one row for each of its levels, or one
-row without a level. Prices and amounts are integers: 12345 at a scale of 2 is 123.45.
+A message is what was applied to one book at one time: one row, with its levels as lists. Prices and
+amounts are integers: 12345 at a scale of 2 is 123.45.
 """
 
 import json
@@ -9,15 +9,15 @@ from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onebook.core import NO_SIDE, TapeColumns, TapeKind
+from onebook.core import TapeColumns, TapeKind
 from onebook.model import Instrument
 
-VERSION: Final = 1
+VERSION: Final = 2
 METADATA: Final = b"onebook.history"  # key of the version in a file's metadata
 HOUR_US: Final = 3_600_000_000
 
@@ -49,6 +49,13 @@ def _time() -> pa.DataType:
     return pa.timestamp("us", tz="UTC")
 
 
+LEVEL: Final = pa.struct(
+    [
+        pa.field("price", pa.int64(), nullable=False),
+        pa.field("amount", pa.int64(), nullable=False),
+    ]
+)
+LEVELS: Final = pa.list_(pa.field("element", LEVEL, nullable=False))
 SCHEMA: Final = pa.schema(
     [
         pa.field("exchange", pa.string(), nullable=False),
@@ -59,11 +66,12 @@ SCHEMA: Final = pa.schema(
         pa.field("received", _time(), nullable=False),
         pa.field("exchange_time", _time()),
         pa.field("sequence", pa.int64()),
-        pa.field("side", pa.string()),
-        pa.field("price", pa.int64()),
-        pa.field("amount", pa.int64()),
-        pa.field("price_scale", pa.int8()),
-        pa.field("amount_scale", pa.int8()),
+        pa.field("bids", LEVELS, nullable=False),
+        pa.field("asks", LEVELS, nullable=False),
+        pa.field("price_scale", pa.int8(), nullable=False),
+        pa.field("amount_scale", pa.int8(), nullable=False),
+        pa.field("best_bid", pa.int64()),
+        pa.field("best_ask", pa.int64()),
         pa.field("bid_horizon", pa.int64()),
         pa.field("ask_horizon", pa.int64()),
         pa.field("updated", _time()),
@@ -77,12 +85,15 @@ SCHEMA: Final = pa.schema(
     metadata={METADATA: json.dumps({"version": VERSION}).encode()},
 )
 KINDS: Final = pa.array([*HistoryKind], pa.string())
-SIDES: Final = pa.array(["bid", "ask"], pa.string())
-# Numbers that grow, stay the same, or stay near each other.
+# Numbers of messages grow, stay the same, or stay near each other; those of levels share bytes.
 ENCODINGS: Final = {
     each.name: "DELTA_BINARY_PACKED"
     for each in SCHEMA
-    if each.name != "amount" and not pa.types.is_string(each.type)
+    if pa.types.is_integer(each.type) or pa.types.is_timestamp(each.type)
+} | {
+    f"{side}.list.element.{number.name}": "BYTE_STREAM_SPLIT"
+    for side in ("bids", "asks")
+    for number in LEVEL
 }
 DICTIONARIES: Final = [each.name for each in SCHEMA if pa.types.is_string(each.type)]
 ZERO: Final = pa.scalar(0, pa.int64())  # a scalar, because pyarrow tries to import numpy for an int
@@ -97,14 +108,17 @@ NUMBERS: Final = {  # columns of messages by their name in `TapeColumns`, but fo
     "sequence": "sequences",
     "price_scale": "price_scales",
     "amount_scale": "amount_scales",
+    "best_bid": "best_bids",
+    "best_ask": "best_asks",
     "bid_horizon": "bid_ends",
     "ask_horizon": "ask_ends",
 }
+ABSENT: Final = [each for each in NUMBERS if SCHEMA.field(each).nullable]  # if they are 0
+CODES: Final[dict[int, Literal["b", "i", "q"]]] = {1: "b", 4: "i", 8: "q"}  # of numbers by width
 STATE_COLUMNS: Final = (
     "updated", "levels_max", "window", "health", "reason", "detail", "twins",
 )  # fmt: skip
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
-LEVELS: Final = pa.struct({"side": pa.uint8(), "price": pa.int64(), "amount": pa.int64()})
 MESSAGES: Final = pa.schema(
     {
         "run": pa.int64(),
@@ -114,7 +128,8 @@ MESSAGES: Final = pa.schema(
         "kind": pa.int8(),
         "received": _time(),
         **{name: SCHEMA.field(name).type for name in (*NUMBERS, *STATE_COLUMNS)},
-        "levels": pa.list_(LEVELS),
+        "bids": LEVELS,
+        "asks": LEVELS,
     },
     metadata=SCHEMA.metadata,
 )
@@ -135,7 +150,6 @@ class RecordedState(NamedTuple):
 
 def messages_of(
     run: int,
-    first: int,
     columns: TapeColumns,
     books: Sequence[Instrument],
     states: Sequence[RecordedState],
@@ -145,25 +159,21 @@ def messages_of(
 
     Args:
         run: The run.
-        first: Number of the first message in its run.
         columns: The messages.
         books: The books by their number on the tape.
         states: The states of keyframes and health messages.
         offset_us: Unix microseconds less monotonic ones.
     """
     count, book = len(columns.kinds), _numbers(pa.int32(), columns.books)
-    levels = zip(LEVELS, (columns.sides, columns.prices, columns.amounts), strict=True)
-    rows = pa.StructArray.from_arrays(
-        [_numbers(field.type, buffer) for field, buffer in levels], fields=[*LEVELS]
-    )
     found = {
         "run": pa.repeat(pa.scalar(run, pa.int64()), count),
-        "message": _numbers(pa.int64(), array("q", range(first, first + count)).tobytes()),
+        "message": _numbers(pa.int64(), columns.numbers),
         "exchange": _texts([each.exchange for each in books]).take(book),
         "symbol": _texts([each.symbol for each in books]).take(book),
         "kind": _numbers(pa.int8(), columns.kinds),
         "received": _numbers(_time(), columns.received),
-        "levels": pa.ListArray.from_arrays(_numbers(pa.int32(), columns.starts), rows),
+        "bids": _levels(columns.bid_starts, columns.bid_prices, columns.bid_amounts),
+        "asks": _levels(columns.ask_starts, columns.ask_prices, columns.ask_amounts),
     }
     for name, source in NUMBERS.items():
         found[name] = _numbers(MESSAGES.field(name).type, getattr(columns, source))
@@ -185,35 +195,27 @@ def messages_of(
 
 
 def rows_of(messages: pa.Table) -> pa.Table:
-    """Return the rows of messages; texts are dictionaries."""
-    messages = messages.unify_dictionaries()
-    levels = messages["levels"].combine_chunks()
-    rows, of_row = levels.flatten(), pc.list_parent_indices(levels)
-    side, price, amount = (rows.field(at) for at in range(3))
-    absent = pc.equal(side, pa.scalar(NO_SIDE, pa.uint8()))
-    kind, received = (messages[name].combine_chunks() for name in ("kind", "received"))
-    of_messages = {
-        name: messages[name].combine_chunks()
-        for name in SCHEMA.names
-        if name in MESSAGES.names and name not in ("kind", "received")
-    }
-    for name in ("exchange_time", "sequence", "bid_horizon", "ask_horizon"):  # 0 is unknown
-        numbers = of_messages[name]
-        of_messages[name] = _without(numbers, pc.equal(numbers.view(pa.int64()), ZERO))
+    """Return messages as rows; texts are dictionaries."""
+    messages = messages.unify_dictionaries().combine_chunks()
+    found = {name: messages[name].combine_chunks() for name in SCHEMA.names}
+    kind, received = found["kind"], found["received"]
+    for name in ABSENT:
+        numbers = found[name]
+        found[name] = _without(numbers, pc.equal(numbers.view(pa.int64()), ZERO))
     # A snapshot is as new as its message.
     snapshots = _without(received, pc.not_equal(kind, IS_SNAPSHOT))
-    of_messages["updated"] = pc.coalesce(of_messages["updated"], snapshots)
-    found = {name: column.take(of_row) for name, column in of_messages.items()}
-    found |= {
-        "kind": _named(kind.take(of_row), KINDS),
-        "received": received.take(of_row),
-        "side": _named(_without(side, absent), SIDES),
-        "price": _without(price, absent),
-        "amount": _without(amount, absent),
-    }
-    arrays = [found[each.name] for each in SCHEMA]
+    found["updated"] = pc.coalesce(found["updated"], snapshots)
+    found["kind"] = pa.DictionaryArray.from_arrays(kind.cast(pa.int32()), KINDS)
     fields = [each.with_type(found[each.name].type) for each in SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, SCHEMA.metadata))
+    return pa.Table.from_arrays(
+        [found[each.name] for each in SCHEMA], schema=pa.schema(fields, SCHEMA.metadata)
+    )
+
+
+def _levels(starts: bytes, prices: bytes, amounts: bytes) -> pa.Array:
+    columns = [_numbers(pa.int64(), each) for each in (prices, amounts)]
+    levels = pa.StructArray.from_arrays(columns, fields=[*LEVEL])
+    return pa.ListArray.from_arrays(_numbers(pa.int32(), starts), levels, type=LEVELS)
 
 
 def _numbers(kind: pa.DataType, buffer: bytes) -> pa.Array:
@@ -229,21 +231,25 @@ def _texts(texts: Sequence[str]) -> pa.Array:
     return pa.array(texts, pa.string()).dictionary_encode()
 
 
-def _named(codes: pa.Array, names: pa.Array) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), names)
-
-
 def integers(column: pa.ChunkedArray, kind: pa.DataType) -> memoryview:
     """Return a column as integers of this type, 0 for null."""
     array = column.combine_chunks().view(kind)
     return _memory(pc.fill_null(array, 0) if array.null_count else array)
 
 
-def codes(column: pa.ChunkedArray, texts: pa.Array, absent: int) -> memoryview:
+def levels_of(column: pa.ChunkedArray) -> tuple[memoryview, memoryview, memoryview]:
+    """Return where the levels of each message begin, their prices and their amounts."""
+    array = column.combine_chunks()
+    if not len(array):
+        return memoryview(bytes(4)).cast("i"), memoryview(b"").cast("q"), memoryview(b"").cast("q")
+    prices, amounts = (array.values.field(at) for at in range(2))
+    return _memory(array.offsets), _memory(prices), _memory(amounts)
+
+
+def codes(column: pa.ChunkedArray, texts: pa.Array) -> memoryview:
     """Return a column of dictionaries as positions in `texts`."""
     array = column.unify_dictionaries().combine_chunks()
-    found = pc.index_in(array.dictionary, texts).cast(pa.int8()).take(array.indices)
-    return _memory(pc.fill_null(found, absent))
+    return _memory(pc.index_in(array.dictionary, texts).cast(pa.int8()).take(array.indices))
 
 
 def _memory(array: pa.Array) -> memoryview:
@@ -251,4 +257,4 @@ def _memory(array: pa.Array) -> memoryview:
     buffer = array.buffers()[1]
     start = array.offset * width
     bytes_ = memoryview(buffer or b"").cast("B")[start : start + len(array) * width]
-    return bytes_.cast("b" if width == 1 else "q")
+    return bytes_.cast(CODES[width])

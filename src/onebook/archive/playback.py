@@ -5,9 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from onebook.archive.format import KINDS, SIDES, codes, integers
+from onebook.archive.format import KINDS, codes, integers, levels_of
 from onebook.books import IdentityMark, LiveBook
-from onebook.core import NO_SIDE, TapeKind, TapePlayer
+from onebook.core import TapeKind, TapePlayer
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.kit import UNTIMED
 from onebook.model import Health, Instrument, Reason
@@ -31,16 +31,24 @@ class BookReplay:
         self.received = integers(rows["received"], pa.int64())
         self._messages = integers(rows["message"], pa.int64())
         self._times = integers(rows["exchange_time"], pa.int64())
-        self._kinds = codes(rows["kind"], KINDS, 0)
+        self._kinds = codes(rows["kind"], KINDS)
         self._at = 0
         self.twins = ""  # of the last state
+        bid_starts, bid_prices, bid_amounts = levels_of(rows["bids"])
+        ask_starts, ask_prices, ask_amounts = levels_of(rows["asks"])
+        self._starts = bid_starts, ask_starts
         self._playback = TapePlayer(
-            self._messages,
             self._kinds,
-            codes(rows["side"], SIDES, NO_SIDE),
-            *(integers(rows[name], pa.int64()) for name in ("price", "amount")),
-            *(integers(rows[name], pa.int8()) for name in ("price_scale", "amount_scale")),
-            *(integers(rows[name], pa.int64()) for name in ("bid_horizon", "ask_horizon")),
+            integers(rows["price_scale"], pa.int8()),
+            integers(rows["amount_scale"], pa.int8()),
+            integers(rows["bid_horizon"], pa.int64()),
+            integers(rows["ask_horizon"], pa.int64()),
+            bid_starts,
+            ask_starts,
+            bid_prices,
+            bid_amounts,
+            ask_prices,
+            ask_amounts,
         )
 
     def seek(self, at_us: int) -> bool:
@@ -48,7 +56,7 @@ class BookReplay:
         stop = bisect_right(self.received, at_us)
         last = bytes(self._kinds[:stop]).rfind(TapeKind.KEYFRAME)
         if last >= 0:
-            self._at = bisect_left(self._messages, self._messages[last])
+            self._at = last
         return last >= 0
 
     def seek_first(self) -> int | None:
@@ -64,8 +72,9 @@ class BookReplay:
         self._at = bisect_right(self._messages, message)
 
     def count(self, start_us: int, end_us: int) -> int:
-        """Return the number of rows that were received in this time."""
-        return bisect_right(self.received, end_us) - bisect_left(self.received, start_us)
+        """Return the number of messages and levels that were received in this time."""
+        start, stop = bisect_left(self.received, start_us), bisect_right(self.received, end_us)
+        return stop - start + sum(each[stop] - each[start] for each in self._starts)
 
     def due(self, until_us: int) -> bool:
         """Return whether the next message was received until a time."""
@@ -111,22 +120,19 @@ class BookReplay:
 
         A keyframe repeats the top with its own time, which is used only if no other is known.
         """
-        kinds = bytes(self._kinds[start:stop])
-        last = kinds.rfind(TapeKind.TOP)
-        while last >= 0:
-            first = bisect_left(self._messages, self._messages[start + last])
-            before = first - 1
+        kinds, last = bytes(self._kinds), stop
+        while (last := kinds.rfind(TapeKind.TOP, start, last)) >= 0:
+            before = last - 1
             repeated = (
                 before >= 0
-                and self._kinds[before] == TapeKind.KEYFRAME
-                and self.received[before] == self.received[first]
+                and kinds[before] == TapeKind.KEYFRAME
+                and self.received[before] == self.received[last]
             )
             if not repeated or not book.top_received_at:
-                book.top_received_at = self.received[first] / 1_000_000
-                book.top_at = UNTIMED if repeated else self._times[first]
+                book.top_received_at = self.received[last] / 1_000_000
+                book.top_at = UNTIMED if repeated else self._times[last]
             if not repeated:
                 return
-            last = kinds.rfind(TapeKind.TOP, 0, max(0, first - start))
 
     def _set_state(self, book: LiveBook, row: int) -> None:
         health, why, detail, twins, updated = (

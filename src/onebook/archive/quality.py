@@ -6,10 +6,10 @@ start of an hour is that at the end of the hour before.
 
 import json
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -18,16 +18,18 @@ import pyarrow.parquet as pq
 
 from onebook.archive.format import (
     HOUR_US,
-    READ_COLUMNS,
+    KINDS,
     SCHEMA,
     HistoryKind,
     Interval,
+    codes,
     hour_folder,
+    integers,
 )
-from onebook.archive.playback import BookReplay
 from onebook.archive.stores import FileStore
 from onebook.clock import iso_ms
-from onebook.model import Health, Instrument, Reason
+from onebook.core import TapeKind
+from onebook.model import Health, Reason
 
 VERSION: Final = 1
 QUALITY: Final = "quality.parquet"
@@ -64,7 +66,13 @@ QUALITY_SCHEMA: Final = pa.schema(
 )
 CHANGES: Final = pa.array([HistoryKind.SNAPSHOT, HistoryKind.DELTA, HistoryKind.TOP], pa.string())
 STATES: Final = pa.array([HistoryKind.KEYFRAME, HistoryKind.HEALTH], pa.string())
-STATE_COLUMNS: Final = ["run", "message", "kind", "received", "health", "reason"]
+STATE_COLUMNS: Final = ["run", "kind", "received", "health", "reason"]
+MEASURED: Final = (
+    "exchange", "symbol", *STATE_COLUMNS, "exchange_time", "price_scale", "best_bid", "best_ask",
+)  # fmt: skip
+LEVELS: Final = (TapeKind.KEYFRAME, TapeKind.SNAPSHOT, TapeKind.DELTA)
+HAS_LEVELS: Final = bytes(code in LEVELS for code in range(256))  # to translate kinds with
+SHOWN: Final = (str(Health.LIVE), None)  # health and reason of a book that is shown
 
 
 class RecordedHealth(NamedTuple):
@@ -85,44 +93,54 @@ class HourPrices(NamedTuple):
 
 
 def measured(
-    files: FileStore, hour_us: int, coverage: Sequence[Interval], cancelled: Callable[[], bool]
+    files: FileStore,
+    hour_us: int,
+    coverage: Sequence[Interval],
+    books: Iterable[pa.Table],
+    cancelled: Callable[[], bool],
 ) -> pa.Table | None:
-    """Return the quality of every book of a closed hour; None if it was cancelled.
+    """Return the quality of every book of an hour; None if it was cancelled.
+
+    Args:
+        files: The history.
+        hour_us: The hour.
+        coverage: Its recorded times.
+        books: The rows of each book, in order of the symbol.
+        cancelled: Whether to return.
 
     Raises:
         OSError: A file cannot be read.
         ValueError: A file is damaged.
     """
-    folder, before = hour_folder(hour_us), hour_folder(hour_us - HOUR_US)
-    paths = [PurePosixPath(each) for each in files.files(folder)]
-    books = sorted(
-        each for each in paths if each.suffix == ".parquet" and str(each.parent) != folder
-    )
     found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []  # of one symbol
+    prices: list[HourPrices] = []
     pace = _Pace()
-    for _, of_symbol in groupby(sorted(books, key=_by_symbol), lambda path: path.name):
-        rows, prices = [], []
-        for path in of_symbol:
-            if cancelled():
-                return None
-            table = _table(files, str(path), [*READ_COLUMNS, "exchange", "symbol"])
-            earlier = f"{before}/{path.relative_to(folder)}"
-            rows.append(_measured_book(table, hour_us, coverage, _last_state(files, earlier)))
-            prices.append(_best_prices(table, hour_us, coverage, pace))
-        for row, crossed in zip(rows, _crossings(prices), strict=True):
-            found.append(row | crossed)
+    for table in books:
+        if cancelled():
+            return None
+        exchange, symbol = (str(table[name][0]) for name in ("exchange", "symbol"))
+        if rows and rows[-1]["symbol"] != symbol:
+            found += _with_crossings(rows, prices)
+            rows, prices = [], []
+        earlier = f"{hour_folder(hour_us - HOUR_US)}/{exchange}/{symbol.replace('/', '-')}.parquet"
+        before = _last_state(files, earlier)
+        rows.append(_measured_book(table, hour_us, coverage, before))
+        prices.append(_best_prices(table, hour_us, coverage, before, pace))
+    found += _with_crossings(rows, prices)
     found.sort(key=lambda row: (row["exchange"], row["symbol"]))
     return pa.Table.from_pylist(found, schema=QUALITY_SCHEMA)
 
 
-def _by_symbol(path: PurePosixPath) -> tuple[str, str]:
-    return path.name, path.parent.name
+def read_rows(files: FileStore, path: str) -> pa.Table:
+    """Return what the quality of a book is measured from.
 
-
-def _table(files: FileStore, path: str, columns: list[str]) -> pa.Table:
+    Raises:
+        OSError: The file cannot be read.
+    """
     with files.open(path) as file:
-        reader = pq.ParquetFile(file, read_dictionary=["kind", "side"])
-        return reader.read(columns=columns, use_threads=False)
+        reader = pq.ParquetFile(file, read_dictionary=["kind"])
+        return reader.read(columns=[*MEASURED], use_threads=False)
 
 
 def _last_state(files: FileStore, path: str) -> RecordedHealth | None:
@@ -138,19 +156,9 @@ def _last_state(files: FileStore, path: str) -> RecordedHealth | None:
     return states[-1] if states else None
 
 
-def _firsts(rows: pa.Table) -> pa.Table:
-    """Return the first row of each message."""
-    if not len(rows):
-        return rows
-    numbers = [rows[name].combine_chunks() for name in ("run", "message")]
-    changed = [pc.not_equal(each.slice(1), each.slice(0, len(each) - 1)) for each in numbers]
-    mask = pa.concat_arrays([pa.array([True]), pc.or_(*changed)])
-    return rows.filter(mask)
-
-
 def _states(rows: pa.Table) -> list[RecordedHealth]:
     kinds = rows["kind"].cast(pa.string())
-    found = _firsts(rows.select(STATE_COLUMNS).filter(pc.is_in(kinds, STATES)))
+    found = rows.select(STATE_COLUMNS).filter(pc.is_in(kinds, STATES))
     return [
         RecordedHealth(*row)
         for row in zip(
@@ -186,10 +194,8 @@ def _measured_book(
             known = previous is not None or state.kind == HistoryKind.HEALTH
             if is_new and known and (previous is None or previous[3:] != state[3:]):
                 counts[state.reason] += 1
-    changes = _firsts(
-        rows.select(["run", "message", "kind", "received", "exchange_time"]).filter(
-            pc.is_in(rows["kind"].cast(pa.string()), CHANGES)
-        )
+    changes = rows.select(["received", "exchange_time"]).filter(
+        pc.is_in(rows["kind"].cast(pa.string()), CHANGES)
     )
     return {
         "exchange": rows["exchange"][0].as_py(),
@@ -229,8 +235,6 @@ def _ages(changes: pa.Table) -> dict[str, Any]:
 
 # Crossings
 
-NAMELESS: Final = Instrument("", "", "")  # of books that are only read here
-
 
 class _Pace:
     """Pauses between slices of work, because this thread shares the interpreter with the feeds."""
@@ -245,27 +249,48 @@ class _Pace:
 
 
 def _best_prices(
-    rows: pa.Table, hour_us: int, coverage: Iterable[Interval], pace: _Pace
+    rows: pa.Table,
+    hour_us: int,
+    coverage: Iterable[Interval],
+    before: RecordedHealth | None,
+    pace: _Pace,
 ) -> HourPrices:
-    """Play a book through the hour; return its best prices at the end of each second."""
-    bids: list[float | None] = [None] * HOUR_S
-    asks: list[float | None] = [None] * HOUR_S
+    """Return the best prices of a book at the end of each second of the hour."""
+    prices = HourPrices([None] * HOUR_S, [None] * HOUR_S)
+    runs, received, bids, asks = (
+        integers(rows[name], pa.int64()) for name in ("run", "received", "best_bid", "best_ask")
+    )
+    scales = integers(rows["price_scale"], pa.int8())
+    priced = bytes(codes(rows["kind"], KINDS)).translate(HAS_LEVELS)
+    states = _states(rows)
     for interval in coverage:
-        replay = BookReplay(rows, interval.run)
-        first_us = replay.seek_first()
-        if first_us is None:
-            continue
-        book = replay.open(NAMELESS)
-        first = max(-(-(first_us - hour_us) // SECOND_US), 1)
-        last = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
-        for second in range(first, last + 1):
-            replay.play(book, hour_us + second * SECOND_US)
-            if book.health is Health.LIVE and book.mark is None:
-                bid, ask = book.core.best()
-                bids[second - 1] = None if bid is None else float(bid)
-                asks[second - 1] = None if ask is None else float(ask)
+        known = [each for each in states if each.run == interval.run]
+        if before is not None and before.run == interval.run:
+            known.insert(0, before)
+        begins = [each.at_us for each in known]
+        place = bisect_left(runs, interval.run)
+        stop, end = place, bisect_right(runs, interval.run)
+        for second in range(HOUR_S):
+            at_us = hour_us + (second + 1) * SECOND_US
+            if at_us > interval.end_us:
+                break
+            stop = bisect_right(received, at_us, stop, end)
+            last = priced.rfind(1, place, stop)
+            state = bisect_right(begins, at_us) - 1
+            if last >= 0 and state >= 0 and known[state][3:] == SHOWN:
+                unit = 10.0 ** scales[last]
+                prices.bids[second] = bids[last] / unit if bids[last] else None
+                prices.asks[second] = asks[last] / unit if asks[last] else None
             pace.rest()
-    return HourPrices(bids, asks)
+    return prices
+
+
+def _with_crossings(
+    rows: list[dict[str, Any]], prices: list[HourPrices]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one symbol with their crossings."""
+    for row, crossed in zip(rows, _crossings(prices) if rows else (), strict=True):
+        yield row | crossed
 
 
 def _crossings(books: Sequence[HourPrices]) -> Iterator[dict[str, int]]:

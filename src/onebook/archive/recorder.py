@@ -97,6 +97,7 @@ class HistoryRecorder:
         self._ending = threading.Event()
         self.closing: Future[None] | None = None  # of the last hour that ended
         self._tape = BookTape(microseconds, TAPE_ROWS_MAX)
+        self._read: BookTape | None = None  # the tape before, whose memory is used again
         self._states: list[RecordedState] = []  # of messages on the tape
         self._numbers: dict[Instrument, int] = {}  # of the books on the tape
         self._known: dict[LiveBook, float] = {}  # when the last keyframe was taken
@@ -277,7 +278,8 @@ class HistoryRecorder:
         """Write what was queued."""
         taken_at = self._clock.monotonic()
         end_us = max(self._now_us(), self._last_us)
-        tape, states, self._states = self._tape.swap(), self._states, []
+        tape, states, self._states = self._tape.swap(self._read), self._states, []
+        self._read = None
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(
@@ -288,6 +290,7 @@ class HistoryRecorder:
             self._fail(_why(error))
             return
         MESSAGES.inc(tape.count)
+        self._read = tape
         self._written_at = taken_at
         if self._failed:
             self._failed = False
@@ -310,8 +313,8 @@ class HistoryRecorder:
         offset_us: int,
         end_us: int,
     ) -> None:
-        columns = tape.columns(offset_us, self._last_us, end_us)
-        table = messages_of(self._run, self._number, columns, books, states, offset_us)
+        columns = tape.columns(self._number, offset_us, self._last_us, end_us)
+        table = messages_of(self._run, columns, books, states, offset_us)
         self._number += tape.count
         self._last_us = end_us
         received = memoryview(columns.received).cast("q")

@@ -46,8 +46,8 @@ credentials_app = typer.Typer(
 Exchange = Annotated[
     str, typer.Argument(help="Exchange or named account: bybit, or bybit:treasury.")
 ]
-Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet credentials.")]
-Demo = Annotated[bool, typer.Option("--demo", help="Use the credentials of the demo account.")]
+Testnet = Annotated[bool, typer.Option("--testnet", help="Select the testnet credentials.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Select the credentials of the demo account.")]
 
 
 class OpenVault(NamedTuple):

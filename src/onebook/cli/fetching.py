@@ -7,8 +7,8 @@ file's format. Fetching from a service needs no server package.
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -147,14 +147,9 @@ async def fetch_here(wanted: FetchRequest, config: Path | None) -> FetchOutcome:
 
                     total = max(1, query.to_ms - query.from_ms)
                     task = progress.add_task("fetching", total=total, count=0)
-                    showing = asyncio.create_task(_repeat(show))
-                    try:
-                        async with aclosing(run.records(DEADLINE_S)) as batches:
-                            async for batch in batches:
-                                file.write(batch)
-                    finally:
-                        showing.cancel()
-                        await asyncio.gather(showing, return_exceptions=True)
+                    async with showing(show), aclosing(run.records(DEADLINE_S)) as batches:
+                        async for batch in batches:
+                            file.write(batch)
                     run.raise_if_nothing()
                 return FetchOutcome(
                     count=run.totals.count,
@@ -353,8 +348,18 @@ def progress_bar() -> Progress:
     )
 
 
-async def _repeat(show: Callable[[], None]) -> None:
-    """Show the progress by the time covered so far, because records arrive newest first."""
-    while True:
-        await asyncio.sleep(PROGRESS_S)
-        show()
+@asynccontextmanager
+async def showing(show: Callable[[], None]) -> AsyncIterator[None]:
+    """Show the progress repeatedly, also while nothing arrives."""
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            show()
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import UTC, tzinfo
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -23,20 +22,23 @@ from onebook.cli.fetching import (
     fetch_here,
     fetch_there,
     progress_bar,
+    showing,
 )
 from onebook.cli.options import ConfigFile, ServiceKey, ServiceUrl, require_service_key
 from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
 from onebook.client.follow import LiveTransaction
+from onebook.clock import iso_ms
 from onebook.errors import InvalidRequest
 from onebook.transactions.adapter import Coverage
-from onebook.transactions.export import ENDINGS, FORMS, form_of
+from onebook.transactions.export import ENDINGS, FORMS, form_of, refuse_rowless
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
 if TYPE_CHECKING:  # needs the server's packages
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from onebook.transactions.collector import Collected, Forgotten, Step
+    from onebook.transactions.exchange import ExchangeAdapter
 
 ALL: Final = "all"  # everything the exchange keeps
 SINCE: Final = "30d"
@@ -144,9 +146,12 @@ def fetch(
     start_ms, end_ms = _range_ms(since, until, year, zone)
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
+    words = [word.strip() for word in types.split(",") if word.strip()]
+    found = form_of(output, form)
+    refuse_rowless(found, words)
     wanted = FetchRequest(
         exchange=_accounts(exchange),
-        types=[word.strip() for word in types.split(",") if word.strip()],
+        types=words,
         testnet=testnet,
         demo=demo,
         start_ms=start_ms,
@@ -155,7 +160,7 @@ def fetch(
         source=source,
         verify=verify,
         output=output,
-        form=form_of(output, form),
+        form=found,
     )
     _fetch(wanted, url, key, config, zone)
 
@@ -331,9 +336,21 @@ def _fetch(wanted: FetchRequest, url: str, key: str, config: Path | None, zone: 
         outcome = run(fetch_there(wanted, url, key) if url else fetch_here(wanted, config))
     except ServiceError as error:
         fail(error.message)
+    except KeyboardInterrupt:
+        print_sentence(_interrupted(wanted, url), err=True)
+        raise
     _show(outcome, wanted.output, zone)
     if not outcome.complete:
         raise typer.Exit(EXIT_INCOMPLETE)
+
+
+def _interrupted(wanted: FetchRequest, url: str) -> str:
+    if wanted.output is None:
+        return "Interrupted."
+    sentence = f"Interrupted; {wanted.output} was not written, because records would be missing."
+    if url:
+        return sentence
+    return f"{sentence} onebook transactions collect keeps what it has read."
 
 
 def _range_ms(
@@ -508,9 +525,11 @@ async def collect_here(
                 wanted = exchange == ALL or str(account.name) in names
                 if not wanted or account.environment is not environment:
                     continue
+                adapter = service.adapters[account.name.exchange]
                 with progress_bar() as bar:
-                    task = bar.add_task(str(account.name), total=1.0, count=0)
-                    done.append(await collector.collect(account, partial(_show_step, bar, task)))
+                    shown = ShownCollection(bar, str(account.name), adapter)
+                    async with showing(shown.show):
+                        done.append(await collector.collect(account, shown.progressed))
         finally:
             await service.close()
     return done
@@ -537,16 +556,30 @@ async def forget_here(
             await service.close()
 
 
-def _show_step(bar: "Progress", task: "TaskID", step: "Step") -> None:
-    waiting = step.waiting_s > WAIT_SHOWN_S
-    bar.update(
-        task,
-        completed=step.share,
-        count=step.records,
-        description=doing(step.account, step.waiting_s)
-        if waiting
-        else f"{step.account} {step.name}",
-    )
+class ShownCollection:
+    """The progress of a collection, and what it waits for."""
+
+    def __init__(self, bar: "Progress", account: str, adapter: "ExchangeAdapter") -> None:
+        self._bar = bar
+        self._account = account
+        self._adapter = adapter
+        self._doing = account
+        self._task = bar.add_task(account, total=1.0, count=0)
+
+    def progressed(self, step: "Step") -> None:
+        """Show a step."""
+        self._doing = f"{step.account} {step.name}"
+        if step.reached_ms is not None:
+            self._doing += f" back to {iso_ms(step.reached_ms)[:10]}"
+        self._bar.update(self._task, completed=step.share, count=step.records)
+        self.show()
+
+    def show(self) -> None:
+        """Show the seconds until the exchange's rate limit allows the next request, if any."""
+        waiting_s, text = self._adapter.waiting_s, self._doing
+        if waiting_s > WAIT_SHOWN_S:
+            text = f"{self._account}: {doing(self._adapter.entry.display, waiting_s)}"
+        self._bar.update(self._task, description=text)
 
 
 async def follow_there(

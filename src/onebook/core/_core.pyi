@@ -41,8 +41,8 @@ class BookTape:
     full: bool
     rows_max: int
     def __init__(self, read_time: Callable[[int | str], int], rows_max: int) -> None: ...
-    def swap(self) -> BookTape: ...
-    def columns(self, offset_us: int, last_us: int, end_us: int) -> TapeColumns: ...
+    def swap(self, read: BookTape | None = ...) -> BookTape: ...
+    def columns(self, first: int, offset_us: int, last_us: int, end_us: int) -> TapeColumns: ...
 
 class TapePlayer:
     """Messages of one book as columns of integers, to be played into a `Book`."""
@@ -51,15 +51,17 @@ class TapePlayer:
     changed: int
     def __init__(
         self,
-        numbers: Any,
         kinds: Any,
-        sides: Any,
-        prices: Any,
-        amounts: Any,
         price_scales: Any,
         amount_scales: Any,
         bid_ends: Any,
         ask_ends: Any,
+        bid_starts: Any,
+        ask_starts: Any,
+        bid_prices: Any,
+        bid_amounts: Any,
+        ask_prices: Any,
+        ask_amounts: Any,
     ) -> None: ...
     def play(self, book: Book, start: int, stop: int) -> int: ...
 

@@ -22,7 +22,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport llrint
 from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from onebook.core._bins cimport Bin, Bins, bins_next, bins_open, high_word, low_word, wide_of
 from onebook.core._digits cimport (
@@ -399,8 +399,8 @@ cdef class Book:
         cdef Walk walk
         cdef int side
         cdef bint more
-        tape.staged = 0
-        if not tape.reserve(self.sides[0].count + self.sides[1].count):
+        tape.unstage()
+        if not tape.reserve(self.sides[0].count, self.sides[1].count):
             return False
         for side in range(2):
             more = walk_open(&walk, &self.sides[side])
@@ -415,28 +415,25 @@ cdef class Book:
         )
 
     cdef void describe(self, TapeMessage *message) noexcept:
-        """Note the scales and, of a whole book, its horizon."""
+        """Note the scales, the best prices and, of a whole book, its horizon."""
         cdef int side
         message.price_scale, message.amount_scale = self.price_scale, self.amount_scale
         for side in range(2):
-            message.ends[side] = 0
+            message.best[side] = message.ends[side] = 0
+            if self.sides[side].count:
+                message.best[side] = llabs(side_best(&self.sides[side]).key)
             if message.kind != DELTA and self.bounds[side] != INT64_MIN:
                 message.ends[side] = llabs(self.bounds[side])
 
     cdef bint commit_health(self, TapeMessage *message) except -1:
         """Append a message without levels; what is staged stays so."""
         cdef BookTape tape = self.tape
-        cdef Py_ssize_t staged = tape.staged
+        cdef Py_ssize_t bids = tape.staged[0], asks = tape.staged[1]
         cdef void *staged_by = tape.staged_by
-        cdef Py_ssize_t row = tape.row_count
-        if not tape.reserve(staged + 1):
+        tape.staged[0] = tape.staged[1] = 0
+        if not tape.put(message, 0, 0):
             return False
-        memmove(tape.prices + row + 1, tape.prices + row, staged * sizeof(int64_t))
-        memmove(tape.amounts + row + 1, tape.amounts + row, staged * sizeof(int64_t))
-        memmove(tape.sides + row + 1, tape.sides + row, staged)
-        tape.staged = 0
-        tape.put(message, 0, 0)
-        tape.staged, tape.staged_by = staged, staged_by
+        tape.staged[0], tape.staged[1], tape.staged_by = bids, asks, staged_by
         return True
 
     cdef bint commit_top(self, TapeMessage *message, object sequence, object at) except -1:
@@ -444,11 +441,11 @@ cdef class Book:
         cdef BookTape tape = self.tape
         cdef int side
         cdef Level none
-        tape.staged = 0
-        if not tape.reserve(2):  # a level a side
+        tape.unstage()
+        if not tape.reserve(1, 1):
             return False
         message.kind = TOP
-        message.ends[0] = message.ends[1] = 0
+        message.ends[0] = message.ends[1] = message.best[0] = message.best[1] = 0
         message.price_scale = message.amount_scale = 0
         self.tape_covered = self.overlaid
         if self.overlaid:
@@ -456,7 +453,7 @@ cdef class Book:
             for side in range(2):
                 if self.tops[side].amount:
                     tape.stage_level(side, &self.tops[side])
-            if not tape.staged:
+            if not tape.staged[0] + tape.staged[1]:
                 none.key, none.amount = 1, 0
                 tape.stage_level(0, &none)
         return tape.put(message, sequence, at)

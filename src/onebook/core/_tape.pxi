@@ -9,14 +9,14 @@ cdef enum:  # values of `types.TapeKind`
 
 cdef enum:
     TAPE_ROWS_FIRST = 1_024
-    NO_SIDE = 2
+    TAPE_ROWS_KEPT = 262_144  # room of a side, above which memory is not used again
     TAPE_SCALE_MAX = 18
     ISO_SECOND = 19  # characters up to the second
     ISO_LONGEST = 30  # with nanoseconds and Z
 
-cdef enum:  # buffers of a `TapePlayer`
-    NUMBERS_AT, KINDS_AT, SIDES_AT, PRICES_AT, AMOUNTS_AT, PRICE_SCALES_AT, AMOUNT_SCALES_AT,
-    BID_ENDS_AT, ASK_ENDS_AT, BUFFERS
+cdef enum:  # buffers of a `TapePlayer`; those of asks follow those of bids
+    KINDS_AT, PRICE_SCALES_AT, AMOUNT_SCALES_AT, ENDS_AT, STARTS_AT = 5, LEVELS_AT = 7,
+    BUFFERS = 11
 
 # Microseconds of a time by its magnitude, as `exchanges.kit.microseconds`.
 cdef int64_t MILLISECONDS_END = 10**14
@@ -27,7 +27,8 @@ cdef struct TapeMessage:
     int64_t at_us
     int64_t sequence
     int64_t ends[2]
-    Py_ssize_t end  # of its rows
+    int64_t best[2]
+    Py_ssize_t stops[2]  # of its levels
     int32_t book
     int8_t kind
     int8_t price_scale
@@ -48,12 +49,12 @@ cdef class BookTape:
     cdef readonly Py_ssize_t count
     cdef TapeMessage *messages
     cdef Py_ssize_t message_room
-    cdef int64_t *prices
-    cdef int64_t *amounts
-    cdef uint8_t *sides
-    cdef Py_ssize_t row_count
-    cdef Py_ssize_t row_room
-    cdef Py_ssize_t staged  # rows behind `row_count` that no message has yet
+    cdef Py_ssize_t row_count  # of levels, and of messages without one
+    cdef int64_t *prices[2]  # of bids; of asks
+    cdef int64_t *amounts[2]
+    cdef Py_ssize_t counts[2]
+    cdef Py_ssize_t rooms[2]
+    cdef Py_ssize_t staged[2]  # levels behind `counts` that no message has yet
     cdef void *staged_by  # the book that put them there
 
     def __cinit__(self, read_time, Py_ssize_t rows_max):
@@ -62,74 +63,112 @@ cdef class BookTape:
         self.texts = []
 
     def __dealloc__(self):
+        cdef int side
         free(self.messages)
-        free(self.prices)
-        free(self.amounts)
-        free(self.sides)
+        for side in range(2):
+            free(self.prices[side])
+            free(self.amounts[side])
 
-    def swap(self):
-        """Return a tape with everything that was collected, and start again."""
+    def swap(self, BookTape read=None):
+        """Return a tape with everything that was collected, and start again.
+
+        The memory of a tape that was read is used again, because new memory costs as much time as
+        what is written to it.
+        """
         cdef BookTape taken = BookTape(self.read_time, self.rows_max)
+        cdef int side
         taken.texts, self.texts = self.texts, taken.texts
         taken.full, taken.count, taken.row_count = self.full, self.count, self.row_count
-        taken.message_room, taken.row_room = self.message_room, self.row_room
-        taken.messages, taken.sides = self.messages, self.sides
-        taken.prices, taken.amounts = self.prices, self.amounts
-        self.messages, self.sides, self.prices, self.amounts = NULL, NULL, NULL, NULL
+        taken.messages, taken.message_room = self.messages, self.message_room
+        self.messages, self.message_room = NULL, 0
+        for side in range(2):
+            taken.prices[side], taken.amounts[side] = self.prices[side], self.amounts[side]
+            taken.counts[side], taken.rooms[side] = self.counts[side], self.rooms[side]
+            self.prices[side], self.amounts[side] = NULL, NULL
+            self.counts[side] = self.rooms[side] = 0
+        if read is not None and read is not self and max(read.rooms[0], read.rooms[1]) <= TAPE_ROWS_KEPT:
+            self.take_memory(read)
         self.full = False
-        self.count = self.row_count = self.message_room = self.row_room = self.staged = 0
-        self.staged_by = NULL
+        self.count = self.row_count = 0
+        self.unstage()
         return taken
 
-    def columns(self, int64_t offset_us, int64_t last_us, int64_t end_us):
+    cdef void take_memory(self, BookTape other) noexcept:
+        cdef int side
+        self.messages, self.message_room = other.messages, other.message_room
+        other.messages, other.message_room, other.count = NULL, 0, 0
+        for side in range(2):
+            self.prices[side], self.amounts[side] = other.prices[side], other.amounts[side]
+            self.rooms[side] = other.rooms[side]
+            other.prices[side], other.amounts[side] = NULL, NULL
+            other.counts[side] = other.rooms[side] = 0
+
+    def columns(self, int64_t first, int64_t offset_us, int64_t last_us, int64_t end_us):
         """Return the messages and their rows as `TapeColumns`: see `reference.tape`."""
         cdef Py_ssize_t at, count = self.count
         cdef TapeMessage *message
         for at, text in self.texts:
             self.messages[at].at_us = self.read_time(text)
         self.texts = []
-        books, kinds = empty(count * 4), empty(count)
+        numbers, books, kinds = empty(count * 8), empty(count * 4), empty(count)
         price_scales, amount_scales = empty(count), empty(count)
         received, times, sequences = empty(count * 8), empty(count * 8), empty(count * 8)
-        bid_ends, ask_ends, starts = empty(count * 8), empty(count * 8), empty(count * 4 + 4)
-        (<int32_t *>data(starts))[0] = 0
+        bid_ends, ask_ends = empty(count * 8), empty(count * 8)
+        best_bids, best_asks = empty(count * 8), empty(count * 8)
+        bid_starts, ask_starts = empty(count * 4 + 4), empty(count * 4 + 4)
+        (<int32_t *>data(bid_starts))[0] = (<int32_t *>data(ask_starts))[0] = 0
         for at in range(count):
             message = &self.messages[at]
             last_us = min(max(last_us, offset_us + llrint(message.now * 1e6)), end_us)
+            (<int64_t *>data(numbers))[at] = first + at
             (<int64_t *>data(received))[at] = last_us
             (<int64_t *>data(times))[at] = message.at_us
             (<int64_t *>data(sequences))[at] = message.sequence
             (<int64_t *>data(bid_ends))[at] = message.ends[0]
             (<int64_t *>data(ask_ends))[at] = message.ends[1]
+            (<int64_t *>data(best_bids))[at] = message.best[0]
+            (<int64_t *>data(best_asks))[at] = message.best[1]
             (<int32_t *>data(books))[at] = message.book
             (<int8_t *>data(kinds))[at] = message.kind
             (<int8_t *>data(price_scales))[at] = message.price_scale
             (<int8_t *>data(amount_scales))[at] = message.amount_scale
-            (<int32_t *>data(starts))[at + 1] = <int32_t>message.end
+            (<int32_t *>data(bid_starts))[at + 1] = <int32_t>message.stops[0]
+            (<int32_t *>data(ask_starts))[at + 1] = <int32_t>message.stops[1]
         return TapeColumns(
-            books, kinds, price_scales, amount_scales, received, times, sequences, bid_ends,
-            ask_ends, starts, PyBytes_FromStringAndSize(<char *>self.sides, self.row_count),
-            PyBytes_FromStringAndSize(<char *>self.prices, self.row_count * 8),
-            PyBytes_FromStringAndSize(<char *>self.amounts, self.row_count * 8),
+            numbers, books, kinds, price_scales, amount_scales, received, times, sequences, bid_ends,
+            ask_ends, best_bids, best_asks, bid_starts, ask_starts,
+            PyBytes_FromStringAndSize(<char *>self.prices[0], self.counts[0] * 8),
+            PyBytes_FromStringAndSize(<char *>self.amounts[0], self.counts[0] * 8),
+            PyBytes_FromStringAndSize(<char *>self.prices[1], self.counts[1] * 8),
+            PyBytes_FromStringAndSize(<char *>self.amounts[1], self.counts[1] * 8),
         )
 
-    cdef bint reserve(self, Py_ssize_t rows) noexcept:
-        """Make room for rows and a message; otherwise the tape is full."""
-        cdef Py_ssize_t room = max(self.row_room, TAPE_ROWS_FIRST)
-        if self.full or self.row_count + rows > self.rows_max:
+    cdef inline void unstage(self) noexcept:
+        self.staged[0] = self.staged[1] = 0
+        self.staged_by = NULL
+
+    cdef bint reserve(self, Py_ssize_t bids, Py_ssize_t asks) noexcept:
+        """Make room for a message with these levels; otherwise the tape is full."""
+        cdef Py_ssize_t[2] wanted
+        cdef Py_ssize_t room
+        cdef int side
+        wanted[0], wanted[1] = bids, asks
+        if self.full or self.row_count + max(bids + asks, 1) > self.rows_max:
             self.full = True
             return False
-        while room < self.row_count + rows:
-            room *= 2
-        if room > self.row_room:
+        for side in range(2):
+            if self.counts[side] + wanted[side] <= self.rooms[side]:
+                continue
+            room = max(self.rooms[side], TAPE_ROWS_FIRST)
+            while room < self.counts[side] + wanted[side]:
+                room *= 2
             if not (
-                grown(<void **>&self.prices, room * sizeof(int64_t))
-                and grown(<void **>&self.amounts, room * sizeof(int64_t))
-                and grown(<void **>&self.sides, room)
+                grown(<void **>&self.prices[side], room * sizeof(int64_t))
+                and grown(<void **>&self.amounts[side], room * sizeof(int64_t))
             ):
                 self.full = True
                 return False
-            self.row_room = room
+            self.rooms[side] = room
         if self.count == self.message_room:
             room = max(2 * self.message_room, TAPE_ROWS_FIRST)
             if not grown(<void **>&self.messages, room * sizeof(TapeMessage)):
@@ -140,45 +179,43 @@ cdef class BookTape:
 
     cdef void stage(self, const Scan *scan, void *book) noexcept:
         """Copy levels that were just applied, for `put`; what another book staged is dropped."""
-        cdef Py_ssize_t index, at = self.row_count
+        cdef Py_ssize_t index, count
         cdef int side
-        if not self.reserve(scan.sides[0].count + scan.sides[1].count):
+        cdef int64_t *prices
+        cdef int64_t *amounts
+        cdef const Row *rows
+        self.unstage()
+        if not self.reserve(scan.sides[0].count, scan.sides[1].count):
             return
         for side in range(2):
-            for index in range(scan.sides[side].count):
-                self.prices[at] = scan.sides[side].rows[index].price
-                self.amounts[at] = scan.sides[side].rows[index].amount
-                self.sides[at] = side
-                at += 1
-        self.staged = at - self.row_count
+            count, rows = scan.sides[side].count, scan.sides[side].rows
+            prices = self.prices[side] + self.counts[side]
+            amounts = self.amounts[side] + self.counts[side]
+            for index in range(count):
+                prices[index], amounts[index] = rows[index].price, rows[index].amount
+            self.staged[side] = count
         self.staged_by = book
 
     cdef inline void stage_level(self, int side, const Level *level) noexcept:
-        """Stage another level; the caller has reserved its row."""
-        cdef Py_ssize_t at = self.row_count + self.staged
-        self.prices[at] = llabs(level.key)
-        self.amounts[at] = level.amount
-        self.sides[at] = side
-        self.staged += 1
+        """Stage another level; the caller has reserved its place."""
+        cdef Py_ssize_t at = self.counts[side] + self.staged[side]
+        self.prices[side][at] = llabs(level.key)
+        self.amounts[side][at] = level.amount
+        self.staged[side] += 1
 
     cdef bint put(self, TapeMessage *message, object sequence, object at) except -1:
-        """Append a message with the rows that are staged, at least one."""
-        cdef Py_ssize_t row
-        cdef int overflow = 0
+        """Append a message with the levels that are staged."""
+        cdef int side, overflow = 0
         cdef int64_t number = PyLong_AsLongLongAndOverflow(sequence, &overflow)
-        if not self.reserve(max(self.staged, 1)):
+        if not self.reserve(self.staged[0], self.staged[1]):
             return False
         message.sequence = 0 if overflow else number
         message.at_us = self.microseconds_of(at)
-        if self.staged == 0:
-            row = self.row_count
-            self.prices[row] = self.amounts[row] = 0
-            self.sides[row] = NO_SIDE
-            self.staged = 1
-        self.row_count += self.staged
-        self.staged = 0
-        self.staged_by = NULL
-        message.end = self.row_count
+        self.row_count += max(self.staged[0] + self.staged[1], 1)
+        for side in range(2):
+            self.counts[side] += self.staged[side]
+            message.stops[side] = self.counts[side]
+        self.unstage()
         self.messages[self.count] = message[0]
         self.count += 1
         return True
@@ -284,39 +321,49 @@ cdef class TapePlayer:
     cdef int held
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t changed
-    cdef const int64_t *numbers
     cdef const int8_t *kinds
-    cdef const uint8_t *sides
-    cdef const int64_t *prices
-    cdef const int64_t *amounts
     cdef const int8_t *scales[2]
     cdef const int64_t *ends[2]
+    cdef const int32_t *starts[2]
+    cdef const int64_t *prices[2]
+    cdef const int64_t *amounts[2]
 
     def __cinit__(
-        self, numbers, kinds, sides, prices, amounts, price_scales, amount_scales, bid_ends,
-        ask_ends,
+        self, kinds, price_scales, amount_scales, bid_ends, ask_ends, bid_starts, ask_starts,
+        bid_prices, bid_amounts, ask_prices, ask_amounts,
     ):
+        cdef int at, side
         sources = (
-            numbers, kinds, sides, prices, amounts, price_scales, amount_scales, bid_ends, ask_ends,
+            kinds, price_scales, amount_scales, bid_ends, ask_ends, bid_starts, ask_starts,
+            bid_prices, bid_amounts, ask_prices, ask_amounts,
         )
         self.changed = -1
         for source in sources:
             PyObject_GetBuffer(source, &self.buffers[self.held], PyBUF_SIMPLE)
             self.held += 1
         self.count = self.buffers[KINDS_AT].len
-        for at in range(BUFFERS):
-            size = 1 if at in (KINDS_AT, SIDES_AT, PRICE_SCALES_AT, AMOUNT_SCALES_AT) else 8
-            if self.buffers[at].len != self.count * size:
+        for at in range(KINDS_AT, STARTS_AT):
+            if self.buffers[at].len != self.count * (8 if at >= ENDS_AT else 1):
                 raise ValueError("The columns of a playback have different lengths.")
-        self.numbers = <const int64_t *>self.buffers[NUMBERS_AT].buf
         self.kinds = <const int8_t *>self.buffers[KINDS_AT].buf
-        self.sides = <const uint8_t *>self.buffers[SIDES_AT].buf
-        self.prices = <const int64_t *>self.buffers[PRICES_AT].buf
-        self.amounts = <const int64_t *>self.buffers[AMOUNTS_AT].buf
-        self.scales[0] = <const int8_t *>self.buffers[PRICE_SCALES_AT].buf
-        self.scales[1] = <const int8_t *>self.buffers[AMOUNT_SCALES_AT].buf
-        self.ends[0] = <const int64_t *>self.buffers[BID_ENDS_AT].buf
-        self.ends[1] = <const int64_t *>self.buffers[ASK_ENDS_AT].buf
+        for side in range(2):
+            self.scales[side] = <const int8_t *>self.buffers[PRICE_SCALES_AT + side].buf
+            self.ends[side] = <const int64_t *>self.buffers[ENDS_AT + side].buf
+            self.starts[side] = <const int32_t *>self.buffers[STARTS_AT + side].buf
+            self.prices[side] = <const int64_t *>self.buffers[LEVELS_AT + 2 * side].buf
+            self.amounts[side] = <const int64_t *>self.buffers[LEVELS_AT + 2 * side + 1].buf
+            if self.buffers[STARTS_AT + side].len != 4 * (self.count + 1) or not self.has(side):
+                raise ValueError("The columns of a playback have different lengths.")
+
+    cdef bint has(self, int side) noexcept:
+        """Return whether there are the levels that each message begins and ends with."""
+        cdef Py_ssize_t at, count = self.buffers[LEVELS_AT + 2 * side].len // 8
+        if self.buffers[LEVELS_AT + 2 * side + 1].len != 8 * count or self.starts[side][0] < 0:
+            return False
+        for at in range(self.count):
+            if self.starts[side][at] > self.starts[side][at + 1]:
+                return False
+        return self.starts[side][self.count] <= count
 
     def __dealloc__(self):
         while self.held:
@@ -324,48 +371,47 @@ cdef class TapePlayer:
             PyBuffer_Release(&self.buffers[self.held])
 
     def play(self, Book book not None, Py_ssize_t start, Py_ssize_t stop):
-        """Play messages into a book, up to a state; return the row after: see `reference.tape`."""
+        """Play messages into a book, up to a state; return the one after: see `reference.tape`."""
         cdef Scan scan
-        cdef Py_ssize_t end
-        cdef int64_t number
         cdef int8_t kind = DELTA
         if not 0 <= start <= stop <= self.count:
-            raise IndexError("A playback has no such rows.")
+            raise IndexError("A playback has no such messages.")
         scan_open(&scan)
         book.touch()
         try:
             while start < stop and kind != KEYFRAME and kind != HEALTH:
-                number, kind, end = self.numbers[start], self.kinds[start], start + 1
-                while end < stop and self.numbers[end] == number:
-                    end += 1
+                kind = self.kinds[start]
                 if kind != HEALTH:
-                    self.scan(&scan, start, end)
+                    self.scan(&scan, start)
                     book.play(&scan, kind, self.scales[0][start], self.scales[1][start],
                               self.ends[0][start], self.ends[1][start])
                 if kind == DELTA or kind == SNAPSHOT:
                     self.changed = start
-                start = end
+                start += 1
         finally:
             scan_close(&scan)
         return start
 
-    cdef int scan(self, Scan *scan, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef int scan(self, Scan *scan, Py_ssize_t message) except -1:
         """Read the levels of a message."""
         cdef Rows *rows
+        cdef int64_t price, amount
         cdef int64_t most = <int64_t>power10[DIGITS_MAX]
-        scan.sides[0].count = scan.sides[1].count = 0
-        for at in range(2):
-            if not 0 <= self.scales[at][start] <= TAPE_SCALE_MAX:
+        cdef Py_ssize_t at
+        cdef int side
+        for side in range(2):
+            if not 0 <= self.scales[side][message] <= TAPE_SCALE_MAX:
                 raise LevelError("A recorded message has an invalid scale.")
-        for start in range(start, end):
-            if self.sides[start] > 1:
-                continue
-            if not 0 < self.prices[start] < most or not 0 <= self.amounts[start] < most:
-                raise LevelError("A recorded level has an invalid price or amount.")
-            rows = &scan.sides[self.sides[start]]
-            if not room_for_row(scan, rows):
-                raise MemoryError
-            rows.rows[rows.count].price = self.prices[start]
-            rows.rows[rows.count].amount = self.amounts[start]
-            rows.count += 1
+        for side in range(2):
+            rows = &scan.sides[side]
+            rows.count = 0
+            for at in range(self.starts[side][message], self.starts[side][message + 1]):
+                price, amount = self.prices[side][at], self.amounts[side][at]
+                if not 0 < price < most or not 0 <= amount < most:
+                    raise LevelError("A recorded level has an invalid price or amount.")
+                if not room_for_row(scan, rows):
+                    raise MemoryError
+                rows.rows[rows.count].price = price
+                rows.rows[rows.count].amount = amount
+                rows.count += 1
         return 0

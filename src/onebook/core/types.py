@@ -360,16 +360,11 @@ class TapeKind(IntEnum):
     HEALTH = 4
 
 
-NO_SIDE: Final = 2  # of the row of a message without levels
-
-
 class TapeColumns(NamedTuple):
-    """Messages and their levels as columns of integers of this machine.
+    """Messages and their levels as columns of integers of this machine."""
 
-    A message has one row for each of its levels, or one row of the side `NO_SIDE`.
-    """
-
-    books: bytes  # of each message: 32 bits
+    numbers: bytes  # of each message: 64 bits
+    books: bytes  # 32 bits
     kinds: bytes  # 8 bits
     price_scales: bytes  # 8 bits
     amount_scales: bytes  # 8 bits
@@ -378,7 +373,11 @@ class TapeColumns(NamedTuple):
     sequences: bytes  # 64 bits
     bid_ends: bytes  # the horizon of a whole book; 0 if all of the side is known; 64 bits
     ask_ends: bytes  # 64 bits
-    starts: bytes  # the first row of each message, and the number of rows; 32 bits
-    sides: bytes  # of each row; 8 bits
-    prices: bytes  # 64 bits
-    amounts: bytes  # 64 bits
+    best_bids: bytes  # of the levels after the message; 0 on an empty side, and of others than
+    best_asks: bytes  # keyframes, snapshots and deltas; 64 bits
+    bid_starts: bytes  # the first bid of each message, and the number of bids; 32 bits
+    ask_starts: bytes  # 32 bits
+    bid_prices: bytes  # of each bid; 64 bits
+    bid_amounts: bytes  # 64 bits
+    ask_prices: bytes  # 64 bits
+    ask_amounts: bytes  # 64 bits

@@ -944,6 +944,9 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
 
 
 Exchange = Annotated[str, about("The exchange of the action.", "bybit")]
+Exchanges = Annotated[
+    str | list[str], about("The exchange, the account, their list or `all`, as requested.", "bybit")
+]
 Total = Annotated[int, about("Number of records.", 250)]
 StartTime = Annotated[int, about("Start of the range, Unix ms.", 1_700_000_000_000)]
 EndTime = Annotated[int, about("End of the range, Unix ms.", 1_700_600_000_000)]
@@ -989,7 +992,7 @@ class AwaitedExport(Struct, forbid_unknown_fields=True):
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
     """Progress of a transaction subscription."""
 
-    exchange: Exchange
+    exchange: Exchanges
     total_transactions: Annotated[int, about("Records so far.", 120)]
     came_to: Annotated[
         int, about("Time since which all records have been read, Unix ms.", 1_700_300_000_000)
@@ -1009,7 +1012,7 @@ class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fie
 
     success: bool
     message: Text
-    exchange: Exchange
+    exchange: Exchanges
     total_transactions: Total
     processing_time: Annotated[float, about("Seconds.", 0.8)]
     transactions: Annotated[list[dict[str, Any]], about("The records, as in endpoint 10.")]
@@ -1019,6 +1022,11 @@ class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fie
     errors: Annotated[list[dict[str, Any]], about("Why a type is incomplete.")]
     coverage: Annotated[list[dict[str, Any]], about("The range read for each type.")]
     next_cursor: Cursor
+    accounts: Annotated[list[str] | UnsetType, about("The accounts, if several.")] = UNSET
+    own_transfers: Annotated[
+        dict[str, Any] | UnsetType,
+        about("The transfers between the accounts, if several, as in endpoint 10."),
+    ] = UNSET
 
 
 class LiveType(Struct, forbid_unknown_fields=True):
@@ -1041,7 +1049,7 @@ LiveTypes = Annotated[list[LiveType], about("The followed types.")]
 class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fields=True):
     """The history of a transaction subscription was sent; without `live`, this ends it."""
 
-    exchange: Exchange
+    exchange: Exchanges
     success: bool
     total_transactions: Total
     partial: Partial

@@ -177,7 +177,7 @@ class ActionRunner:
         found = json.decode(answer, type=_AnswerEnd)
         listener.covered(found.coverage)
         done = TransactionComplete(
-            exchange=query.name,
+            exchange=query.request.exchange,
             success=True,
             total_transactions=found.total_transactions,
             partial=found.partial,
@@ -371,7 +371,7 @@ class _Progress:
         self._sent_s = now_s
         query = run.query
         progress = TransactionProgress(
-            exchange=query.name,
+            exchange=query.request.exchange,
             total_transactions=run.totals.count,
             came_to=run.reached_ms,
             start_time=query.from_ms,

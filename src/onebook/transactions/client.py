@@ -373,7 +373,7 @@ class ExchangeClient:
             return retries.backoff_s(number - 1) if again.wait_s is None else again.wait_s
 
         reply = await retried(
-            lambda _: self._attempt(site, call, credentials, key=retries.key),
+            lambda _: self._attempt(site, call, credentials, retries),
             attempts_max=ATTEMPTS_MAX,
             failed=failed,
             sleep=self.clock.sleep,
@@ -388,16 +388,19 @@ class ExchangeClient:
         return RequestVerdict(at_ms, failure.reason.value, failure.message)
 
     async def _attempt(
-        self, site: ExchangeSite, call: Call, credentials: Credentials | None, *, key: str
+        self, site: ExchangeSite, call: Call, credentials: Credentials | None, retries: Retries
     ) -> Reply:
+        key, background = retries.key, retries.background
         account = credentials.field(call.key) if credentials else ""
         host = site.host_of(call, credentials)
         came_s = self.clock.monotonic()
         granted: dict[str, tuple[Pool, UnitGrant]] = {}
         costs = self._api.costs(call)
-        for name, units in costs.items():
-            pool = self._pools.pool(name, site.environment, account)
-            granted[name] = pool, await pool.acquire(self.waits, key=key, units=units)
+        with retries.queued():
+            for name, units in costs.items():
+                pool = self._pools.pool(name, site.environment, account)
+                grant = await pool.acquire(self.waits, key=key, units=units, background=background)
+                granted[name] = pool, grant
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
         async with site.stamping(host, account, key=key) as stamp:
             self._raise_if_stopped(account)

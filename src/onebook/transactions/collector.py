@@ -105,7 +105,7 @@ class Step(Struct):
         share: The part of the time ranges of all lists that was read, 0 to 1.
         records: Records read.
         new: Records that were not stored before.
-        waiting_s: Seconds until the exchange's limits allow the next request.
+        reached_ms: The time down to which that list was read; None before its first records.
     """
 
     account: str
@@ -113,7 +113,7 @@ class Step(Struct):
     share: float = 0.0
     records: int = 0
     new: int = 0
-    waiting_s: float = 0.0
+    reached_ms: int | None = None
 
 
 class Collected(Struct, frozen=True):
@@ -557,16 +557,17 @@ class AccountCollection:
         scope = stored.row.scope
         async with (
             self._queries.slot(self._key_id),
-            self._service.run(query, key_id=self._key_id) as run,
+            self._service.run(query, key_id=self._key_id, background=True) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             assert isinstance(run, Run)
+            self._show(stored.row.name, run, sources)
             async for batch in batches:
                 held += batch
                 if len(held) >= WRITE_ROWS:
                     scope = await self._write(stored, scope, run, held, seal)
                     held = []
-                self._show(stored.row.name, run, query)
+                self._show(stored.row.name, run, sources)
             asked = bool(run.walkers)
             if asked:
                 await self._write(stored, scope, run, held, seal, ended=True)
@@ -635,12 +636,15 @@ class AccountCollection:
         COLLECTED.labels(self._account.name.exchange).inc(new)
         return scope
 
-    def _show(self, name: str, run: Run, query: Query) -> None:
-        whole_ms = max(1, query.to_ms - query.from_ms)
-        self._shares[name] = (query.to_ms - run.reached_ms) / whole_ms
+    def _show(self, name: str, run: Run, sources: list[Source]) -> None:
+        query = run.query
+        # A list that is read from its beginning has no records before the exchange began.
+        from_ms = max(query.from_ms, min(each.begins_ms for each in sources))
+        reached_ms = max(run.reached_ms, from_ms)
+        self._shares[name] = (query.to_ms - reached_ms) / max(1, query.to_ms - from_ms)
         self._progress.name = name
         self._progress.share = sum(self._shares.values()) / len(self._shares)
-        self._progress.waiting_s = run.waiting_s
+        self._progress.reached_ms = reached_ms if reached_ms < query.to_ms else None
         self._on_progress(self._progress)
 
     async def _read_holdings(self, seal: Seal) -> None:
@@ -654,7 +658,7 @@ class AccountCollection:
         records: list[Record] = []
         async with (
             self._queries.slot(self._key_id),
-            self._service.run(query, key_id=self._key_id) as run,
+            self._service.run(query, key_id=self._key_id, background=True) as run,
             aclosing(run.records(DEADLINE_S)) as batches,
         ):
             async for batch in batches:

@@ -172,12 +172,14 @@ class ExchangeAdapter:
         key_id: str = "",
         range_ms: tuple[int, int] = (0, 0),
         patient: bool = False,
+        background: bool = False,
     ) -> "AccountSession":
         """Open an account (default: the first) for one request of an API key of this service.
 
         Args:
             range_ms: The oldest and the newest time of the request.
             patient: Whether to wait until the exchange has made its exports.
+            background: Whether no client waits for the request: those of clients go first.
 
         Raises:
             InvalidRequest: The exchange has no such environment.
@@ -194,7 +196,9 @@ class ExchangeAdapter:
             credentials=credentials,
             first=name is None or not name.label,
             include_raw=include_raw,
-            key_id=key_id,
+            retries=Retries(
+                self._client.random, clock=self._client.clock, key=key_id, background=background
+            ),
         )
         rule = self._definition.exports
         if rule is not None and self._exports is not None and environment is Environment.MAINNET:
@@ -238,7 +242,9 @@ class ExchangeAdapter:
         """
         token, region = "", credentials.fields.get(HOST_FIELD.name, "")
         if self._definition.stream_token is not None:
-            account = self.account(environment, credentials, name=name, key_id=key_id)
+            account = self.account(
+                environment, credentials, name=name, key_id=key_id, background=True
+            )
             token = await self._definition.stream_token(account)
         messages = facts.opening(credentials, self._client.clock.wall_ms(), token)
         urls = facts.regions.get(region, facts.urls)
@@ -272,7 +278,7 @@ class AccountSession:
         credentials: Credentials,
         first: bool,
         include_raw: bool,
-        key_id: str,
+        retries: Retries,
     ) -> None:
         self.environment = environment
         self.include_raw = include_raw
@@ -283,13 +289,18 @@ class AccountSession:
         self._cache = cache
         self._credentials = credentials
         self._first = first
-        self._retries = Retries(client.random, key=key_id)
+        self._retries = retries
         self.reader = definition.reader(self)
 
     @property
     def trouble(self) -> SourceFailed | None:
         """The failure of the request that is being retried; None while requests succeed."""
         return self._retries.trouble
+
+    @property
+    def limited(self) -> bool:
+        """Whether a request waits because of the exchange's rate limits."""
+        return self._retries.limited
 
     @property
     def pending_exports(self) -> list[PendingExport]:

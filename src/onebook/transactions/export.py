@@ -42,6 +42,7 @@ ZIP: Final = "application/zip"
 PARQUET_ROWS: Final = 10_000
 ROTKI_FILES: Final = ("rotki-trades.csv", "rotki-events.csv")
 EQUAL_TRADES_MS: Final = 1_000  # within which equal trades in rotki's file get different times
+SNAPSHOTS: Final = frozenset({"holdings", "balances"})  # types of the current holdings
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _AMOUNT = r"-?[0-9]+(\.[0-9]+)?"
 _AMOUNTS = re.compile(rf"{_AMOUNT}( [A-Za-z0-9?]+(; {_AMOUNT} [A-Za-z0-9?]+)*)?")
@@ -129,6 +130,21 @@ def form_of(path: Path, given: str = "") -> str:
             f"{path.name}: a file of format {given} ends in {FORMS[given].ending}, not {ending}."
         )
     return given or str(usual)
+
+
+def refuse_rowless(form: str, types: Iterable[str]) -> None:
+    """Refuse a file that could not have a row.
+
+    Raises:
+        InvalidRequest: Only holdings are requested, in the format of a tax tool.
+    """
+    words = {word.lower() for word in types}
+    if form in FORMS and FORMS[form].taxes and words and words <= SNAPSHOTS:
+        others = ", ".join(name for name, each in FORMS.items() if not each.taxes)
+        raise InvalidRequest(
+            f"A file of format {form} lists changes of balances, so holdings have no rows in it; "
+            f"use {others}."
+        )
 
 
 class JsonLines:
@@ -432,11 +448,16 @@ def _harmless(cell: str | int | None) -> str | int | None:
 
 
 class Form(NamedTuple):
-    """A file format: its extension, media type and writer."""
+    """A file format: its extension, media type and writer.
+
+    Args:
+        taxes: Whether it is the import format of a tax tool.
+    """
 
     ending: str
     media_type: str
     make: Callable[[Path, str], Writer]
+    taxes: bool = False
 
 
 FORMS: Final = {
@@ -444,13 +465,14 @@ FORMS: Final = {
     "csv": Form(
         ".csv", CSV, lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)])
     ),
-    "koinly": Form(".csv", CSV, lambda path, _: CsvTable(path, KOINLY, koinly)),
+    "koinly": Form(".csv", CSV, lambda path, _: CsvTable(path, KOINLY, koinly), taxes=True),
     "cointracking": Form(
         ".csv",
         CSV,
         lambda path, exchange: CsvTable(
             path, COINTRACKING, lambda record: cointracking(record, exchange or wallet_of(record))
         ),
+        taxes=True,
     ),
     "bittytax": Form(
         ".csv",
@@ -458,8 +480,9 @@ FORMS: Final = {
         lambda path, exchange: CsvTable(
             path, BITTYTAX, lambda record: bittytax(record, exchange or wallet_of(record))
         ),
+        taxes=True,
     ),
-    "rotki": Form(".zip", ZIP, lambda path, _: RotkiArchive(path)),
+    "rotki": Form(".zip", ZIP, lambda path, _: RotkiArchive(path), taxes=True),
     "xlsx": Form(".xlsx", XLSX, lambda path, _: Workbook(path)),
     "parquet": Form(".parquet", PARQUET, lambda path, _: Parquet(path)),
 }

@@ -122,6 +122,12 @@ class JointRun:
         """Whether the deadline ended this answer."""
         return any(run.cut_off for run in self._runs)
 
+    @property
+    def limited_by(self) -> str:
+        """The exchanges whose rate limits allowed no record before the deadline; "" if one did."""
+        names = [run.limited_by for run in self._runs]
+        return ", ".join(dict.fromkeys(names)) if all(names) else ""
+
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
         async with aclosing(

@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from onebook.backoff import full_jitter_s
-from onebook.clock import Clock
-from onebook.transactions.adapter import SourceFailed
+from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.transactions.adapter import FailureReason, SourceFailed
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
@@ -23,6 +23,7 @@ ATTEMPTS_MAX: Final = 6  # per page
 RETRIES_START: Final = 30.0
 RETRIES_MAX: Final = 60.0
 RETRIES_EARNED: Final = 0.2  # per success
+DELAY_S: Final = 1.0  # from which a wait for a rate limit delays the request
 
 
 class Waits:
@@ -186,13 +187,43 @@ class Retries:
 
     Args:
         key: The API key of the request; budgets are shared fairly between keys.
+        background: Whether no client waits for the request; see `Pool`.
     """
 
-    def __init__(self, random: Random, *, key: str = "") -> None:
+    def __init__(
+        self,
+        random: Random,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        key: str = "",
+        background: bool = False,
+    ) -> None:
         self.key = key
+        self.background = background
         self.trouble: SourceFailed | None = None
+        self._clock = clock
+        self._queued = 0  # calls that wait for the exchange's rate limits
+        self._waited_s = 0.0  # of the call that waited last
         self._random = random
         self._left = RETRIES_START
+
+    @property
+    def limited(self) -> bool:
+        """Whether the exchange's rate limits delay the request."""
+        if self.trouble is not None:
+            return self.trouble.reason is FailureReason.RATE_LIMITED
+        return self._queued > 0 or self._waited_s >= DELAY_S
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """Count a call that waits for a rate limit for the duration of the context."""
+        began_s = self._clock.monotonic()
+        self._queued += 1
+        try:
+            yield
+        finally:
+            self._queued -= 1
+            self._waited_s = self._clock.monotonic() - began_s
 
     def failed(self, failure: SourceFailed) -> None:
         """Record a failed attempt; its error is reported if no other follows."""

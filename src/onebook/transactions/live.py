@@ -44,7 +44,7 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.collected import CollectedIdentity
 from onebook.transactions.private import AccountStream, PrivateStream, StreamHint, StreamOpening
-from onebook.transactions.record import Record, encode
+from onebook.transactions.record import FIRST, Record, encode, key_of
 from onebook.transactions.request import Query
 from onebook.transactions.run import Run
 
@@ -265,6 +265,7 @@ class LiveSubscription:
         self._roots = {(root_of(each), each.type) for each in self.sources.values()}
         self._name = AccountName(query.account.exchange, "") if joint else None
         self._floors: dict[str, int] = {}
+        self._last = FIRST  # position of the oldest record of the history
         self._delivered = DeliveredRecords(query.from_ms, limits.ids_max)
 
     @property
@@ -274,12 +275,14 @@ class LiveSubscription:
 
     def note(self, record: Record) -> None:
         """Record that a record of the history was delivered."""
+        self._last = max(self._last, key_of(record))
         self._delivered.note(record, content_of(record))
 
     def covered(self, kind: str, from_ms: int | None) -> None:
         """Record how far back the history of a type reaches; None: nothing of it was delivered.
 
-        Older records are part of its next page.
+        Older records are part of its next page, and so are those of the same time that come after
+        its last record.
         """
         floor_ms = self.query.to_ms if from_ms is None else from_ms
         self._floors[kind] = max(floor_ms, self._floors.get(kind, 0))
@@ -302,9 +305,15 @@ class LiveSubscription:
 
     def _wants(self, record: Record, queries: set[str]) -> bool:
         floor_ms = max(self._delivered.from_ms, self._floors.get(record.type, 0))
-        return record.timestamp >= floor_ms and any(
-            (query, record.type) in self._roots for query in queries
-        )
+        if record.timestamp < floor_ms or self._is_of_next_page(record):
+            return False
+        return any((query, record.type) in self._roots for query in queries)
+
+    def _is_of_next_page(self, record: Record) -> bool:
+        """Whether a record comes after the last one of a history that ended at its time."""
+        at_ms = self._floors.get(record.type, self.query.from_ms)
+        is_end = self.query.from_ms < at_ms == record.timestamp == -self._last.negative_ms
+        return is_end and key_of(record) > self._last
 
     def forget(self, before_ms: int) -> None:
         """See `DeliveredRecords.forget`."""

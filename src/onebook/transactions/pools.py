@@ -2,7 +2,8 @@
 
 A call costs units of one or more pools: of its path, its key, or this address. A `CostLimit` is the
 exchange's rule for a pool; a `Pool` tracks the units in use. API keys of this service take turns,
-and our own count is corrected by pool states that answers report (`PoolState`).
+before the background (live reads and collections), and our own count is corrected by pool states
+that answers report (`PoolState`).
 
 A refusal means that another program uses the pool too, or that it is smaller than assumed: the pool
 then counts as full and its pace is halved, until successes have restored it.
@@ -31,6 +32,8 @@ LATENCY_S: Final = 0.5  # by which requests may arrive closer together than they
 PACE_MIN: Final = 1 / 8
 PACE_REGAINED: Final = 1.02  # per success
 NEGLIGIBLE: Final = 1e-9  # units
+CLIENT_TURNS: Final = 4  # in a row, then one of the background if it waits
+CLIENT_SHARE: Final = 0.5  # of a counter, which the background leaves to clients: costs no pace
 OTHERS: Final = "(others)"  # units that another program used
 
 
@@ -220,11 +223,31 @@ class CounterUsage:
         return max(0.0, units) / (self._sinks * pace)
 
 
+class QueuedCall:
+    """The first waiting call of an API key; `woken` is set while it waits without a timer."""
+
+    __slots__ = ("background", "key", "units", "woken")
+
+    def __init__(self, key: str, units: float, *, background: bool) -> None:
+        self.key = key
+        self.units = units
+        self.background = background
+        self.woken: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Let it look again whether it is its turn."""
+        if self.woken is not None and not self.woken.done():
+            self.woken.set_result(None)
+
+
 class Pool:
     """Units of one limit, granted to API keys in turn.
 
     In a pool that renews slowly, the first key could use up everything, so the last part
     (`reserve`) is only granted to keys that have had less than an even share.
+
+    Calls of the background wait until no call of a client waits, and leave `CLIENT_SHARE` of a
+    counter to clients, but get at least one of `CLIENT_TURNS` + 1 turns.
 
     Args:
         limit: The exchange's rule.
@@ -242,11 +265,17 @@ class Pool:
         self._pace = 1.0
         self._waiting: Counter[str] = Counter()
         self._lines: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._turn = asyncio.Lock()
+        self._queue: list[QueuedCall] = []  # in order of arrival
+        self._client_turns = 0  # since the last turn of the background, while it waits
         self._blocked_until_s = 0.0
 
     async def acquire(
-        self, waits: Waits | None = None, *, key: str = "", units: float = 1.0
+        self,
+        waits: Waits | None = None,
+        *,
+        key: str = "",
+        units: float = 1.0,
+        background: bool = False,
     ) -> UnitGrant:
         """Wait until units are free; a cancelled wait uses none.
 
@@ -254,6 +283,7 @@ class Pool:
             key: The API key of the request.
             units: The cost of the request; a cost above the pool's size waits for the whole pool.
             waits: Records the wait, for messages to users.
+            background: Whether no client waits for the request.
 
         Raises:
             SourceFailed: The wait would be longer than `WAIT_S_MAX`.
@@ -262,24 +292,64 @@ class Pool:
         try:
             # Locks are FIFO: in order within a key, round-robin between keys.
             async with self._lines[key]:
-                while (grant := await self._acquired(key, units, waits)) is None:
-                    await self._wait(self._over_share_s(key, units), waits)
-                return grant
+                call = QueuedCall(key, units, background=background)
+                self._queue.append(call)
+                try:
+                    return await self._granted(call, waits)
+                finally:
+                    self._queue.remove(call)
+                    if self._queue:
+                        self._next()[0].wake()
         finally:
             self._waiting[key] -= 1
             if not self._waiting[key]:
                 del self._waiting[key], self._lines[key]
 
-    async def _acquired(self, key: str, units: float, waits: Waits | None) -> UnitGrant | None:
-        """Take units as soon as enough are available that are not reserved for other keys."""
-        if self._over_share_s(key, units) > 0:
-            return None
-        async with self._turn:
-            while (wait_s := self._full_s(units)) > 0:
+    async def _granted(self, call: QueuedCall, waits: Waits | None) -> UnitGrant:
+        """Take units when it is the call's turn.
+
+        Only the next call has a timer; it wakes its successor when it leaves the queue.
+        """
+        while True:
+            following, wait_s = self._next()
+            if following is not call:
+                following.wake()
+                call.woken = asyncio.get_running_loop().create_future()
+                await call.woken
+                call.woken = None
+            elif wait_s > 0:
                 await self._wait(wait_s, waits)
-            if self._over_share_s(key, units) > 0:
-                return None
-            return self._usage.add(key, units, self._clock.monotonic())
+            else:
+                self._count_turn(call)
+                return self._usage.add(call.key, call.units, self._clock.monotonic())
+
+    def _next(self) -> tuple[QueuedCall, float]:
+        """The next call to be granted units, and the seconds until then."""
+        found: tuple[QueuedCall, float] | None = None
+        for call in self._first_in_turn():
+            over_share_s = self._over_share_s(call)
+            wait_s = max(over_share_s, self._full_s(call.units))
+            if found is None or wait_s < found[1]:
+                found = call, wait_s
+            if over_share_s <= 0:  # calls behind it wait for it
+                break
+        assert found is not None
+        return found
+
+    def _first_in_turn(self) -> list[QueuedCall]:
+        """The waiting calls of clients or of the background, whichever has the next turn."""
+        clients = [call for call in self._queue if not call.background]
+        background = [call for call in self._queue if call.background]
+        return background if not clients or (background and self._owed) else clients
+
+    @property
+    def _owed(self) -> bool:
+        """Whether the next turn is the background's."""
+        return self._client_turns >= CLIENT_TURNS
+
+    def _count_turn(self, call: QueuedCall) -> None:
+        waits = any(each.background for each in self._queue)
+        self._client_turns = self._client_turns + 1 if waits and not call.background else 0
 
     async def _wait(self, wait_s: float, waits: Waits | None) -> None:
         if wait_s > WAIT_S_MAX:
@@ -309,20 +379,22 @@ class Pool:
         blocked_s = self._blocked_until_s - now_s
         return max(blocked_s, self._freed_s(units, self._capacity, now_s))
 
-    def _over_share_s(self, key: str, units: float) -> float:
+    def _over_share_s(self, call: QueuedCall) -> float:
         """Seconds for which the rest of the pool is reserved for other keys; 0 if it is not."""
         now_s = self._clock.monotonic()
         self._usage.forget(now_s, self._pace)
         capacity = self._capacity
         open_to_all = capacity - round(capacity * self._reserve)
-        freed_s = self._freed_s(units, open_to_all, now_s)
-        if freed_s <= 0:
-            return 0.0
+        if call.background and self._limit.sinks and not self._owed:
+            open_to_all = min(open_to_all, capacity * (1 - CLIENT_SHARE))
+        freed_s = self._freed_s(call.units, open_to_all, now_s)
+        if freed_s <= 0 or call.background:
+            return freed_s
         used: Counter[str] = Counter()
         for grant in self._usage.grants:
             used[grant.key] += grant.units  # type: ignore[assignment]
-        share = capacity // (len({*used, *self._waiting, key}) + 1)
-        return 0.0 if used[key] < max(1, share) else freed_s
+        share = capacity // (len({*used, *self._waiting}) + 1)
+        return 0.0 if used[call.key] < max(1, share) else freed_s
 
     def _freed_s(self, units: float, capacity: float, now_s: float) -> float:
         """Seconds until units fit below a bound."""

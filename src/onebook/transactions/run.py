@@ -315,6 +315,7 @@ class Run:
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
+        self._limited = False  # at the deadline, by the exchange's rate limits
         self._account = account
         self._reader: PageReader = account.reader
         if query.account.label or merging is not None:
@@ -606,8 +607,9 @@ class Run:
     def stop(self) -> None:
         """Stop at the deadline."""
         self._stopped = DEADLINE
+        self._limited = self._account.limited
         branched, self._branched = self._branched, []
-        self._add(branched, _not_found_yet())
+        self._add(branched, self._rate_limited() if self._limited else _not_found_yet())
 
     def _counted(self, batch: list[Record]) -> list[Record]:
         if not self._counting:
@@ -656,6 +658,8 @@ class Run:
         failures = [walker.failure for walker in self.walkers if walker.failure]
         # A source with nothing to request did not succeed either.
         asked = [each for each in self.walkers if each.pages or each.failure or each.absent]
+        if self._limited:  # the exchange did not fail
+            return None
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._advanced():
@@ -678,6 +682,18 @@ class Run:
             and part.walker.failure is None
             and self._place(part) > self._begun_at(part.source)
             for part in self._parts
+        )
+
+    @property
+    def limited_by(self) -> str:
+        """The exchange whose rate limit allowed no record before the deadline; "" otherwise."""
+        return self._adapter.entry.display if self._limited and not self.totals.count else ""
+
+    def _rate_limited(self) -> SourceFailed:
+        return SourceFailed(
+            FailureReason.RATE_LIMITED,
+            f"{self._adapter.entry.display}'s rate limit delays the requests.",
+            retryable=True,
         )
 
     def raise_if_nothing(self) -> None:
@@ -718,6 +734,8 @@ class Run:
     def errors(self) -> list[ErrorEntry]:
         """Errors, by type."""
         trouble = self._account.trouble if self.cut_off else None
+        if self._limited:
+            trouble = self._rate_limited()
         lacking = {(each.transaction_type, each.reason) for each in self.coverage()}
         return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble, lacking=lacking)
 
@@ -846,10 +864,22 @@ def is_unknown(record: Record) -> bool:
     return record.kind == "other" and "amount" not in record.incomplete
 
 
-def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
-    """The documented sentence, or the statement that the deadline ended the answer."""
+def message_of(
+    count: int, types: int, *, accounts: int = 0, cut_off: bool = False, limited: str = ""
+) -> str:
+    """The documented sentence, or the statement that the deadline ended the answer.
+
+    Args:
+        types: Number of different types.
+        accounts: Number of accounts of an answer for several; 0: it is for one.
+        limited: The exchange whose rate limit allowed no record before the deadline; "" otherwise.
+    """
     records = f"{count} transaction{'' if count == 1 else 's'}"
     kinds = f"{types} transaction type{'' if types == 1 else 's'}"
+    if accounts:
+        kinds += f" of {accounts} account{'' if accounts == 1 else 's'}"
+    if limited:
+        return f"{limited}'s rate limit delayed the answer beyond the deadline; use next_cursor"
     if cut_off:
         return f"Parsed {records} from {kinds} until the deadline; continue with next_cursor"
     return f"Successfully parsed {records} from {kinds}"

@@ -436,12 +436,18 @@ class Transactions:
 
     @asynccontextmanager
     async def run(
-        self, query: Query | JointQuery, *, key_id: str, patient: bool = False
+        self,
+        query: Query | JointQuery,
+        *,
+        key_id: str,
+        patient: bool = False,
+        background: bool = False,
     ) -> AsyncIterator[Run | JointRun]:
         """Start a query; leaving the block stops all requests.
 
         Args:
             patient: Whether to wait until exchanges have made their exports, which takes hours.
+            background: Whether no client waits for the records: requests of clients go first.
 
         Raises:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
@@ -455,7 +461,9 @@ class Transactions:
         for part in parts:
             stored = await self._stored(part.request)
             known = stored is not None and stored.only
-            account = await self._account(part, key_id, known=known, patient=patient)
+            account = await self._account(
+                part, key_id, known=known, patient=patient, background=background
+            )
             if stored is not None and not stored.only:
                 await self._refuse_another(part)
             bounded = self._bounded(part, stored)
@@ -553,7 +561,7 @@ class Transactions:
         Raises:
             InvalidRequest, ServiceUnavailable: There are no credentials.
         """
-        account, account_id = await self._account(query, LIVE)
+        account, account_id = await self._account(query, LIVE, background=True)
         adapter = self._adapters[query.account.exchange]
         run = Run(query, adapter, account, self._clock, account_id=account_id, tap=tap)
         try:
@@ -602,13 +610,19 @@ class Transactions:
             )
 
     async def _account(
-        self, query: Query, key_id: str, *, known: bool = False, patient: bool = False
+        self,
+        query: Query,
+        key_id: str,
+        *,
+        known: bool = False,
+        patient: bool = False,
+        background: bool = False,
     ) -> tuple[AccountSession, str]:
         """The account of a query, and the id of its credentials for cursors.
 
         Args:
             known: Whether everything is read from the store, which needs no credentials.
-            patient: See `run`.
+            patient, background: See `run`.
         """
         adapter = self._adapters[query.account.exchange]
         credentials = Credentials("", "") if known else await self._credentials(query)
@@ -626,6 +640,7 @@ class Transactions:
             key_id=key_id,
             range_ms=(query.from_ms, query.to_ms),
             patient=patient,
+            background=background,
         )
         return account, account_id
 
@@ -785,7 +800,13 @@ class Transactions:
         coverage, next_cursor = run.coverage(), self._next(run, key_id)
         head: dict[str, Any] = {
             "success": True,
-            "message": message_of(totals.count, len(coverage), cut_off=run.cut_off),
+            "message": message_of(
+                totals.count,
+                len({entry.transaction_type for entry in coverage}),
+                accounts=len(run.accounts or ()),
+                cut_off=run.cut_off,
+                limited=run.limited_by,
+            ),
             "exchange": query.request.exchange,
             "total_transactions": totals.count,
             "processing_time": round(spent_s, 3),

@@ -30,6 +30,7 @@ from onebook.core.types import (
 )
 
 LEVEL_BYTES: Final = 120  # approximate memory of a level: two ints, a dict and a list entry
+UNKNOWN: Final = (None, None)  # prices of a message
 NO_TOP: Final = (0, 0)  # an overlaid side that is empty
 TOO_LONG: Final = "A price or amount has too many digits for its book."
 PLAIN_FROM: Final = 6  # JavaScript prints an exponent below 10^-6
@@ -314,7 +315,7 @@ class Book:
         if self._tape is None:
             return False
         if kind == TapeKind.HEALTH:
-            message = TapeMessage(self._tape_number, kind, now, 0, 0, 0, 0, (None, None), ())
+            message = TapeMessage(self._tape_number, kind, now, 0, 0, 0, 0, UNKNOWN, UNKNOWN, ())
             return self._tape.put(message)
         if kind == TapeKind.TOP:
             return self._commit_top(now, sequence, at)
@@ -336,11 +337,15 @@ class Book:
     def _commit(
         self, kind: int, now: float, sequence: int, at: int | str, rows: Sequence[TapeRow]
     ) -> bool:
-        ends: Ends = (None, None)
+        ends: Ends = UNKNOWN
+        best: Ends = UNKNOWN
+        if kind != TapeKind.TOP:
+            bids, asks = self._prices
+            best = bids[-1] if bids else None, asks[0] if asks else None
         if kind in (TapeKind.KEYFRAME, TapeKind.SNAPSHOT):
             ends = self._bounds[0], self._bounds[1]
         message = TapeMessage(self._tape_number, kind, now, sequence, at, self.price_scale,
-                              self.amount_scale, ends, rows)  # fmt: skip
+                              self.amount_scale, ends, best, rows)  # fmt: skip
         return self._tape is not None and self._tape.put(message)
 
     def _commit_top(self, now: float, sequence: int, at: int | str) -> bool:
@@ -350,7 +355,7 @@ class Book:
             tops = [(side, *top) for side, top in enumerate(self._overlay) if top != NO_TOP]
             return self._commit(TapeKind.TOP, now, sequence, at, tops or [(0, 1, 0)])
         message = TapeMessage(self._tape_number, TapeKind.TOP, now, sequence, at, 0, 0,
-                              (None, None), ())  # fmt: skip
+                              UNKNOWN, UNKNOWN, ())  # fmt: skip
         return self._tape is not None and self._tape.put(message)
 
     def play(

@@ -7,10 +7,11 @@ such columns to a book without text, exactly as they were applied.
 
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from onebook.core.reference.text import MANTISSA_END
-from onebook.core.types import NO_SIDE, SCALE_MAX, LevelError, TapeColumns, TapeKind
+from onebook.core.types import SCALE_MAX, LevelError, TapeColumns, TapeKind
 
 STATES: Final = (TapeKind.KEYFRAME, TapeKind.HEALTH)
 
@@ -43,6 +44,7 @@ class TapeMessage(NamedTuple):
     price_scale: int
     amount_scale: int
     ends: Ends
+    best: Ends
     rows: Sequence[TapeRow]
 
 
@@ -51,7 +53,8 @@ class BookTape:
 
     Args:
         read_time: Converts an exchange's time to Unix microseconds, or 0.
-        rows_max: Most rows until the next `swap`; then the tape is `full` and takes nothing more.
+        rows_max: Most levels, and messages without one, until the next `swap`; then the tape is
+            `full` and takes nothing more.
     """
 
     def __init__(self, read_time: Callable[[int | str], int], rows_max: int) -> None:
@@ -67,36 +70,46 @@ class BookTape:
         """Number of messages."""
         return len(self._messages)
 
-    def swap(self) -> "BookTape":
-        """Return a tape with everything that was collected, and start again."""
+    def swap(self, read: "BookTape | None" = None) -> "BookTape":
+        """Return a tape with everything that was collected, and start again.
+
+        Args:
+            read: A tape that was read, whose memory is used again; it is then empty.
+        """
+        if read is not None and read is not self:
+            read._messages = []
         taken = BookTape(self._read_time, self.rows_max)
         taken.full, taken._messages, taken._rows = self.full, self._messages, self._rows
         self.full, self._messages, self._rows, self._staged = False, [], 0, None
         return taken
 
-    def columns(self, offset_us: int, last_us: int, end_us: int) -> TapeColumns:
+    def columns(self, first: int, offset_us: int, last_us: int, end_us: int) -> TapeColumns:
         """Return the messages and their rows.
 
         Args:
+            first: The number of the first message.
             offset_us: Unix microseconds less monotonic ones.
             last_us: The time before which no message is.
             end_us: The time after which no message is.
         """
-        columns = [array(code) for code in "ibbbqqqqqibqq"]
-        columns[9].append(0)
-        for each in self._messages:
+        columns = [array(code) for code in "qibbbqqqqqqqii"]
+        starts = columns[12:]
+        levels = [(array("q"), array("q")) for _ in starts]
+        for start in starts:
+            start.append(0)
+        for number, each in enumerate(self._messages, first):
             last_us = min(max(last_us, offset_us + round(each.now * 1_000_000)), end_us)
-            ends = (end or 0 for end in each.ends)
-            numbers = (each.book, each.kind, each.price_scale, each.amount_scale, last_us,
-                       self._read_time(each.at), each.sequence, *ends)  # fmt: skip
-            for column, number in zip(columns, numbers, strict=False):
-                column.append(number)
-            rows = each.rows or [(NO_SIDE, 0, 0)]
-            columns[9].append(columns[9][-1] + len(rows))
-            for row in rows:
-                for column, number in zip(columns[10:], row, strict=True):
-                    column.append(number)
-        return TapeColumns(*(column.tobytes() for column in columns))
+            ends = (end or 0 for end in (*each.ends, *each.best))
+            found = (number, each.book, each.kind, each.price_scale, each.amount_scale, last_us,
+                     self._read_time(each.at), each.sequence, *ends)  # fmt: skip
+            for column, value in zip(columns, found, strict=False):
+                column.append(value)
+            for side, price, amount in each.rows:
+                levels[side][0].append(price)
+                levels[side][1].append(amount)
+            for start, (prices, _) in zip(starts, levels, strict=True):
+                start.append(len(prices))
+        return TapeColumns(*(column.tobytes() for column in (*columns, *levels[0], *levels[1])))
 
     def stage(self, book: object, rows: Sequence[TapeRow]) -> None:
         """Keep the levels that a book has applied until its message is put."""
@@ -129,80 +142,90 @@ class BookTape:
 class TapePlayer:
     """Messages of one book as columns of integers, to be played into a `Book`.
 
-    Every column has a number for each row. `changed` is the first row of the delta or snapshot that
-    was played last, -1 before one.
+    `changed` is the delta or snapshot that was played last, -1 before one.
 
     Args:
-        numbers: The number of the row's message, 64 bits.
-        kinds: Its `TapeKind`, 8 bits.
-        sides: 0 for a bid, 1 for an ask, another value for a row without a level, 8 bits.
-        prices: 64 bits.
-        amounts: 64 bits.
+        kinds: The `TapeKind` of each message, 8 bits.
         price_scales: 8 bits.
         amount_scales: 8 bits.
         bid_ends: The horizon of a keyframe or snapshot, 0 without one, 64 bits.
         ask_ends: The same of asks.
+        bid_starts: The first bid of each message, and the end of the last one's, 32 bits.
+        ask_starts: The same of asks.
+        bid_prices: 64 bits.
+        bid_amounts: 64 bits.
+        ask_prices: 64 bits.
+        ask_amounts: 64 bits.
     """
 
     def __init__(
         self,
-        numbers: Any,
         kinds: Any,
-        sides: Any,
-        prices: Any,
-        amounts: Any,
         price_scales: Any,
         amount_scales: Any,
         bid_ends: Any,
         ask_ends: Any,
+        bid_starts: Any,
+        ask_starts: Any,
+        bid_prices: Any,
+        bid_amounts: Any,
+        ask_prices: Any,
+        ask_amounts: Any,
     ) -> None:
         self.changed = -1
-        self._numbers, self._kinds = _cast(numbers, "q"), _cast(kinds, "b")
-        self._levels = _cast(sides, "B"), _cast(prices, "q"), _cast(amounts, "q")
+        self._kinds = _cast(kinds, "b")
         self._scales = _cast(price_scales, "b"), _cast(amount_scales, "b")
         self._ends = _cast(bid_ends, "q"), _cast(ask_ends, "q")
+        self._starts = _cast(bid_starts, "i"), _cast(ask_starts, "i")
+        self._levels = (
+            (_cast(bid_prices, "q"), _cast(bid_amounts, "q")),
+            (_cast(ask_prices, "q"), _cast(ask_amounts, "q")),
+        )
         self.count = len(self._kinds)
-        columns = (self._numbers, *self._levels, *self._scales, *self._ends)
-        if any(len(each) != self.count for each in columns):
+        equal = all(len(each) == self.count for each in (*self._scales, *self._ends))
+        for starts, (prices, amounts) in zip(self._starts, self._levels, strict=True):
+            places = [0, *starts, len(prices)]
+            equal &= len(starts) == self.count + 1 and len(prices) == len(amounts)
+            equal &= all(start <= end for start, end in pairwise(places))
+        if not equal:
             raise ValueError("The columns of a playback have different lengths.")
 
     def play(self, book: PlayedBook, start: int, stop: int) -> int:
-        """Play messages into a book, up to the first that has its state; return the row after.
+        """Play messages into a book, up to the first that has its state; return the one after it.
 
         A keyframe or a health message ends it: the caller sets the state.
 
         Raises:
-            IndexError: There are no such rows.
+            IndexError: There are no such messages.
             LevelError: A level is invalid or does not fit its book.
         """
         if not 0 <= start <= stop <= self.count:
-            raise IndexError("A playback has no such rows.")
+            raise IndexError("A playback has no such messages.")
         kind: int = TapeKind.DELTA
         while start < stop and kind not in STATES:
-            number, kind, end = self._numbers[start], self._kinds[start], start + 1
-            while end < stop and self._numbers[end] == number:
-                end += 1
+            kind = self._kinds[start]
             if kind != TapeKind.HEALTH:
                 scales = self._scales[0][start], self._scales[1][start]
                 ends = self._ends[0][start] or None, self._ends[1][start] or None
-                book.play(kind, scales, ends, self._sides(start, end))
+                book.play(kind, scales, ends, self._sides(start))
             if kind in (TapeKind.DELTA, TapeKind.SNAPSHOT):
                 self.changed = start
-            start = end
+            start += 1
         return start
 
-    def _sides(self, start: int, end: int) -> tuple[TapeLevels, TapeLevels]:
-        found: tuple[TapeLevels, TapeLevels] = [], []
-        if any(not 0 <= scale[start] <= SCALE_MAX for scale in self._scales):
+    def _sides(self, message: int) -> tuple[TapeLevels, TapeLevels]:
+        if any(not 0 <= scale[message] <= SCALE_MAX for scale in self._scales):
             raise LevelError("A recorded message has an invalid scale.")
-        for side, price, amount in zip(*(each[start:end] for each in self._levels), strict=True):
-            if side > 1:
-                continue
-            if not 0 < price < MANTISSA_END or not 0 <= amount < MANTISSA_END:
-                raise LevelError("A recorded level has an invalid price or amount.")
-            found[side].append((price, amount))
-        return found
+        found = []
+        for starts, columns in zip(self._starts, self._levels, strict=True):
+            place = slice(starts[message], starts[message + 1])
+            levels = [*zip(columns[0][place], columns[1][place], strict=True)]
+            for price, amount in levels:
+                if not 0 < price < MANTISSA_END or not 0 <= amount < MANTISSA_END:
+                    raise LevelError("A recorded level has an invalid price or amount.")
+            found.append(levels)
+        return found[0], found[1]
 
 
-def _cast(buffer: Any, code: Literal["b", "B", "q"]) -> memoryview:
+def _cast(buffer: Any, code: Literal["b", "i", "q"]) -> memoryview:
     return memoryview(buffer).cast("B").cast(code)
