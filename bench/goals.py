@@ -58,7 +58,7 @@ JOBS = (
     Job("replay", ("micro/replay.py",), once=True),
     Job("tops", ("micro/tops.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
-    Job("history", ("micro/recorder.py", "micro/past.py"), once=True),
+    Job("history", ("micro/recorder.py", "micro/history_bytes.py", "micro/past.py"), once=True),
     Job("latency", ("micro/latency.py", "micro/latency.py reference")),
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),

@@ -4,8 +4,9 @@ For each number: memory of the process for each client, CPU of the process for e
 second with a ping every 20 s, the longest time of CPU between two turns of the event loop, and the
 CPU of a connection until its key is accepted. What the first clients bring along does not count.
 With `--subscribed` as many of the most clients have a view each, 20 to a view, at an update a
-second: CPU of a delivered message, above that of idling. At last the node drains and starts again:
-how long until all clients are back.
+second: CPU of a delivered message, above that of idling, and the longest turn while the views
+change one after the other, and all in the same moment. Then the node drains and starts again: how
+long until all clients are back. At last all clients vanish: their process is killed.
 
     idle.py [--clients 1000 10000 30000 100000] [--seconds 20] [--subscribed 0] [--no-restart]
     idle.py --bare [--clients ...] [--seconds 20] [--subscribed 0]
@@ -60,6 +61,7 @@ FILES_BESIDE = 1_000  # open files of a process beside its clients' sockets
 CLIENT_BYTES = 32_768  # of the whole machine, kernel included, at most
 SPARE_BYTES = 2 << 30
 RETURN_MAX_S = 120.0
+VANISH_MAX_S = 30.0
 PER_VIEW = 20  # clients
 INTERVAL_MS = 1_000  # of a view
 CHANGE_S = 0.02  # between two changes, of one book each
@@ -114,6 +116,10 @@ class Idlers:
         self.counters.release()
         self._map.close()
         self._folder.cleanup()
+
+    def kill(self) -> None:
+        """End all clients at once; the kernel closes their sockets."""
+        self._process.kill()
 
     def check(self) -> None:
         """Fail if the process ended."""
@@ -320,6 +326,26 @@ async def returned(settings: config.Settings, places, groups: list[Idlers], bega
             "longest turn, ms of CPU": pulse.longest_s * 1e3,
         }
         report("all clients return", values, "")
+        await vanish(node, groups)
+
+
+async def vanish(node: app.Node, groups: list[Idlers]) -> None:
+    """Kill all clients, and wait until the node has released their connections."""
+    connections = node.gateway.connections
+    clients, cpu = len(connections), time.process_time()
+    deadline = time.monotonic() + VANISH_MAX_S
+    with Pulse() as pulse:
+        for each in groups:
+            each.kill()
+        while connections and time.monotonic() < deadline:
+            await asyncio.sleep(PULSE_S)
+    values = {
+        "clients": clients,
+        "left": len(connections),
+        "us of CPU to release one": (time.process_time() - cpu) / clients * 1e6,
+        "longest turn, ms of CPU": pulse.longest_s * 1e3,
+    }
+    report("all clients vanish", values, "")
 
 
 async def measure(words: argparse.Namespace) -> None:
@@ -337,9 +363,12 @@ async def measure(words: argparse.Namespace) -> None:
             groups = await grow(node.address[1], stack, hellos, words)
             if words.subscribed:
                 await deliver_views(node, groups, words)
+            if not words.restart:
+                await vanish(node, groups)
+                return
             began = time.monotonic()
             with Pulse() as pulse:
-                await node.gateway.drain(None if words.restart else 0)
+                await node.gateway.drain()
             report("drain of all", {"longest turn, ms of CPU": pulse.longest_s * 1e3}, "")
         if words.restart:
             await returned(settings, places, groups, began)

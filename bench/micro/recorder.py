@@ -71,15 +71,15 @@ class Made:
     """Sessions with made frames."""
 
     def __init__(self, levels: int) -> None:
-        self._snapshots, self._frames = made(levels)
-        self.count = len(self._frames)
+        self._snapshots, self.frames = made(levels)
+        self.count = len(self.frames)
 
     def open(self, books: Books) -> None:
         self._feeds = {name: ours.Feed(name, each, books) for name, each in self._snapshots.items()}
 
     def play(self, start: int, stop: int, now: float) -> None:
         feeds = {name: feed.received for name, feed in self._feeds.items()}
-        for name, frame in self._frames[start:stop]:
+        for name, frame in self.frames[start:stop]:
             feeds[name](frame, now)
 
 
@@ -94,13 +94,13 @@ class Recorded:
             )
             for name, each in found.items()
         }
-        self._frames = [
+        self.frames = [
             (name, line.frame.encode())
             for name, each in found.items()
             for line in each.lines
             if line.native == self._instruments[name].native
         ]
-        self.count = len(self._frames) * TIMES_PLAYED
+        self.count = len(self.frames) * TIMES_PLAYED
 
     def open(self, books: Books) -> None:
         self._books = books
@@ -109,9 +109,9 @@ class Recorded:
 
     def play(self, start: int, stop: int, now: float) -> None:
         for at in range(start, stop):
-            if at % len(self._frames) == 0:
+            if at % len(self.frames) == 0:
                 self._begin(now)
-            name, frame = self._frames[at % len(self._frames)]
+            name, frame = self.frames[at % len(self.frames)]
             self._sessions[name](frame, now)
 
     def _begin(self, now: float) -> None:

@@ -289,6 +289,19 @@ export interface AsOf {
   asOf?: string | number;
 }
 
+export interface QualityOptions {
+  /** ISO 8601, UTC if without a zone, or microseconds since 1970; a day before `end` by default. */
+  start?: string | number;
+  /** Now by default. */
+  end?: string | number;
+  /** All by default. */
+  exchanges?: string[];
+  /** All by default. */
+  symbols?: string[];
+  /** A row for each of them; `exchange` by default. */
+  by?: "exchange" | "symbol" | "hour" | "book";
+}
+
 export interface WatchOptions extends BookOptions {
   /** false: a separate view for each exchange of each symbol, with the exchange's name as `view`; true by default. */
   merged?: boolean;
@@ -693,6 +706,8 @@ export class Onebook {
   fees(): Promise<Record<string, string>>;
   /** Replace the key's whole fee table; subscriptions keep the fees they were opened with. */
   changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
+  /** The recorded quality of exchanges: uptime, failures, ages and crossings; throws `Unavailable` without a history. */
+  quality(options?: QualityOptions): Promise<Record<string, unknown>>;
   /** Return the health of the service. */
   health(): Promise<Health>;
   /** Verify the operator's credentials with the exchange. */

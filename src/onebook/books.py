@@ -83,7 +83,7 @@ class IdentityMark(NamedTuple):
 class LiveBook:
     """One instrument's levels and whether they may be shown.
 
-    `changes` counts the changes that were shown.
+    `changes` counts the changes that were shown, `audits` the comparisons with a REST snapshot.
     `at` is the exchange's time of the newest levels, `top_at` that of the newest fast top, which
     arrived at `top_received_at`; `skew` is the offset of the exchange's clock.
     `updated_at` is the time of the last data, live or not, and `changed_at` that of the last health
@@ -100,6 +100,7 @@ class LiveBook:
     __slots__ = (
         "agreed_at",
         "at",
+        "audits",
         "changed_at",
         "changes",
         "core",
@@ -146,6 +147,7 @@ class LiveBook:
         self.updated_at = 0.0
         self.changed_at = 0.0
         self.changes = 0
+        self.audits = 0
         self.mark: IdentityMark | None = None
         self.agreed_at: float | None = None
         self.twins: dict[LiveBook, float] = {}

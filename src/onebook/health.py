@@ -30,6 +30,7 @@ class Reason(StrEnum):
     SUBSCRIBING = "subscribing", "The first snapshot has been requested and has not arrived yet."
     GAP = "gap", "An update was lost: the sequence numbers have a gap."
     CHECKSUM = "checksum", "The book does not match the exchange's checksum."
+    AUDIT = "audit", "The book differs from a REST snapshot with the same number."
     CROSSED = "crossed", "The best bid is above the best ask."
     ABSURD_PRICE = "absurd_price", "The best price jumped by an implausible factor."
     LEVELS = "levels", "The exchange sent invalid levels or inexact numbers."

@@ -117,6 +117,9 @@ EXCHANGE_SLOW_DOWNS: Final = Counter(
 EXCHANGE_PAUSES: Final = Counter(
     "onebook_exchange_pauses", "Pauses of reading because frames arrived too fast.", ["exchange"]
 )
+EXCHANGE_AUDITS: Final = Counter(
+    "onebook_exchange_audits", "Live books compared with a REST snapshot.", ["exchange"]
+)
 EXCHANGE_TOPS: Final = Counter(
     "onebook_exchange_tops",
     "Best prices of a channel faster than the depth, by result.",

@@ -259,6 +259,7 @@ async def test_an_event_loop_that_is_held_up(tmp_path):
 @pytest.mark.soak
 async def test_more_views_than_are_published_in_a_turn(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "PUBLISHES_PER_TICK_MAX", 1)
+    monkeypatch.setattr(streams, "SATURATED_S", 0.0)
     async with (
         SimulatedExchanges(["okx"], rate_hz=100) as exchanges,
         watched(tmp_path, exchanges.urls) as (node, alerts),

@@ -29,6 +29,7 @@ from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import AuditedChange, Store
+from onebook.streams.past import RecordedTimes
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -64,6 +65,9 @@ UNIFIED_TYPES = {
 }
 
 
+NOTHING = RecordedTimes(None, None, [], {})
+
+
 @dataclass
 class Clock:
     """Both clocks of the service."""
@@ -97,6 +101,8 @@ class World:
     health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
     quality_asked: list[tuple[object, ...]] = field(default_factory=list)
     quality_rows: list[dict[str, object]] = field(default_factory=list)
+    recorded_asked: list[tuple[str, int, int]] = field(default_factory=list)
+    recorded_times: RecordedTimes = NOTHING
     published: dict[str, tuple[list[PublishedFee], list[str]]] = field(default_factory=dict)
 
     def services(self, settings: ApiSettings | None = None) -> Services:
@@ -107,6 +113,7 @@ class World:
             published_fees=lambda symbol: self.published.get(symbol, ([], [])),
             book_at=self.book_at,
             quality=self.quality,
+            recorded=self.recorded,
             websocket=WebSocketFacts(
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
@@ -125,6 +132,10 @@ class World:
     async def quality(self, asked: tuple[object, ...]) -> list[dict[str, object]]:
         self.quality_asked.append(asked)
         return self.quality_rows
+
+    async def recorded(self, symbol: str, start_us: int, end_us: int) -> RecordedTimes:
+        self.recorded_asked.append((symbol, start_us, end_us))
+        return self.recorded_times
 
     async def move_key(self, key: str, action: str) -> None:
         """Apply an operator's change from another process, and poll."""

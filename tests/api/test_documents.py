@@ -104,6 +104,7 @@ LABELS = [
     "PUT /api/v1/fees",
     "GET /api/v1/orderbooks/{base}/{quote}",
     "GET /api/v1/exchanges/quality",
+    "GET /api/v1/history/{base}/{quote}",
 ]
 
 
@@ -113,6 +114,7 @@ MEANINGFUL = {
     "PUT /api/v1/fees",
     "GET /api/v1/orderbooks/{base}/{quote}",
     "GET /api/v1/exchanges/quality",
+    "GET /api/v1/history/{base}/{quote}",
 }
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.

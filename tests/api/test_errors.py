@@ -39,8 +39,9 @@ NEW_FEES = "PUT /api/v1/fees"
 PUBLISHED = "GET /api/v1/fees/published"
 BOOK = "GET /api/v1/orderbooks/{base}/{quote}"
 QUALITY = "GET /api/v1/exchanges/quality"
+RECORDED = "GET /api/v1/history/{base}/{quote}"
 PUBLIC = (EXCHANGES, AVAILABILITY, TYPES, ROOT)
-BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES, PUBLISHED, BOOK, QUALITY)
+BEARER = (STATUS, VALIDATE, TRANSACTIONS, FEES, NEW_FEES, PUBLISHED, BOOK, QUALITY, RECORDED)
 WITH_BODY = (AUTHENTICATE, VALIDATE, TRANSACTIONS, NEW_FEES)
 
 
@@ -212,6 +213,7 @@ ROWS: list[tuple[str, str, Way]] = [
     (PUBLISHED, "invalid_request", no_symbol),
     (BOOK, "invalid_request", no_symbol),
     (QUALITY, "invalid_request", no_time),
+    (RECORDED, "invalid_request", no_time),
     *((label, "invalid_exchange", other_exchange) for label in BOTH),
     *((label, "exchange_error", exchange_down) for label in BOTH),
     *((label, "request_too_large", too_large) for label in WITH_BODY),
@@ -219,11 +221,7 @@ ROWS: list[tuple[str, str, Way]] = [
         (label, "rate_limit_exceeded", too_often)
         for label in (AUTHENTICATE, USAGE, *BEARER, *PUBLIC)
     ),
-    *(
-        (label, "service_unavailable", database_away)
-        for label in (AUTHENTICATE, USAGE, *BEARER)
-        if label != BOOK
-    ),
+    *((label, "service_unavailable", database_away) for label in (AUTHENTICATE, USAGE, *BEARER)),
     (AVAILABILITY, "service_unavailable", vault_away),
     *(
         (label, "internal_server_error", defect)
@@ -292,5 +290,5 @@ def test_no_error_of_the_documents_is_without_a_row(app: FastAPI) -> None:
     }
     # These need a history: tests/gateway/test_past.py and test_codes.py.
     recorded = {(BOOK, "history_not_found")}
-    recorded |= {(each, "history_unavailable") for each in (BOOK, QUALITY)}
+    recorded |= {(each, "history_unavailable") for each in (BOOK, QUALITY, RECORDED)}
     assert documented - recorded == {(label, code) for label, code, _ in ROWS}

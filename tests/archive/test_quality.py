@@ -68,6 +68,9 @@ async def recorded(root: Path) -> Day:
     day.fill(KRAKEN, "100", "102")
     for at in range(1, 101):
         day.delta(KRAKEN, b'[["100","%d"]]' % (at + 1), at)
+    kraken = day.books.get(KRAKEN)
+    assert kraken is not None
+    kraken.audits = 3
     await day.until(600)
     for reason in (Reason.GAP, Reason.CHECKSUM, Reason.QUIET, Reason.RATE_LIMITED):
         day.health(OKX, STALE, reason)
@@ -85,6 +88,7 @@ async def recorded(root: Path) -> Day:
     await day.until(1_110)
     day.books.close(GATE)
     await day.until(2_000)
+    kraken.audits = 5
     day.health(OKX, STALE, Reason.GAP)  # through the end of the hour
     await day.until(3_630)
     day.fill(OKX, "100", "101")
@@ -126,6 +130,12 @@ def test_live_time_and_reasons_are_those_of_the_books(root: Path) -> None:
     # The state at the start of an hour is that of the end of the hour before, and no new failure.
     assert (later["observed_s"], later["live_s"], later["gaps"]) == (3_600, 3_570, 0)
     assert later["outages"] == {"gap": (0, 30)}
+
+
+def test_audits_are_counted_between_keyframes(root: Path) -> None:
+    found = rows(root)
+    assert [found["kraken", hour]["audits"] for hour in (0, 1)] == [5, 0]
+    assert found["okx", 0]["audits"] == found["kraken", 0]["audit_mismatches"] == 0
 
 
 def test_a_closed_book_is_not_observed(root: Path) -> None:
@@ -217,7 +227,7 @@ def test_the_manifest_covers_the_quality(root: Path) -> None:
     path = next(iter(root.glob("2026/*/*/*/quality.parquet")))
     content = path.read_bytes()
     metadata = pq.read_schema(path).metadata
-    assert json.loads(metadata[b"onebook.quality"]) == {"version": 1}
+    assert json.loads(metadata[b"onebook.quality"]) == {"version": 2}
     path.write_bytes(content[:-1] + b"x")
     problems = verify(FileStore(root)).problems
     path.write_bytes(content)

@@ -61,6 +61,11 @@ async def test_usage_counts_what_was_delivered(rig, client):
     assert after.used_bytes + after.remaining_bytes == after.limit_bytes
 
 
+async def test_the_quality_of_a_service_without_a_history_is_unavailable(client):
+    with pytest.raises(Unavailable, match="has no history"):
+        await client.quality(start="2026-11-26", end="2026-11-27", exchanges=["okx"], by="hour")
+
+
 async def test_the_fees_of_the_key_are_read_replaced_and_removed(client):
     assert await client.fees() == {}
     assert await client.change_fees({"okex": "0.080", "*": "0.1"}) == {"*": "0.1", "okx": "0.08"}

@@ -15,7 +15,7 @@ from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS, SEED_PATH, SEED_WEIGHT
 from onebook.exchanges.kit import Limit, LossDetection, Scope, SeededEngine, join_by_rest
-from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds import Catalogue, Supervisor, reseeding
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -41,6 +41,9 @@ PROMPT = replace(
     cadence_evidence_s=0.2,
     cadence_factor=2.0,
 )
+# Every live book is audited at once, and again after each snapshot.
+AUDITED = replace(QUICK, audits=True, reseed_min_s=0.0)
+REST_NUMBERED = ("backpack", "binance", "binanceus", "mexc", "xt")  # with the numbers of the stream
 SPEAKS_S = 0.8  # then its silence is noticed
 # One book is judged before its whole connection.
 ONE_BOOK = replace(QUICK, quiet_min_s=0.8, silent_min_s=20.0)
@@ -352,3 +355,24 @@ async def test_a_live_book_takes_no_budget_that_a_first_one_may_need(seeded):
     other = rig.supervisor._catalogue.instrument("binance", "ETH/USDT")
     rig.supervisor.acquire(other)
     await rig.until(lambda: rig.equal(other))
+
+
+@pytest.mark.over_sockets
+@pytest.mark.parametrize("rig", [(name, AUDITED) for name in REST_NUMBERED], indirect=True)
+async def test_a_stream_that_lies_by_one_level_is_found(rig, monkeypatch, caplog):
+    rig, instrument = rig
+    monkeypatch.setattr(reseeding, "AUDIT_S", 0.1)
+    monkeypatch.setattr(reseeding, "AUDIT_CHANCE", 1.0)
+    await live(rig, instrument)
+    stats = rig.supervisor.stats[instrument.exchange]
+    await rig.until(lambda: stats.audits >= 3)
+    assert not stats.invalidations
+    rig.simulated[instrument.exchange].lie_next(instrument.symbol)
+    rig.simulated.step()
+    await rig.until(lambda: stats.invalidations[Reason.AUDIT] == 1, stepping=False)
+    assert (Health.STALE, Reason.AUDIT) in rig.moves
+    assert f"{instrument.symbol} differs from the exchange's snapshot" in caplog.text
+    await rig.until(lambda: rig.equal(instrument))
+    audits = stats.audits
+    await rig.until(lambda: stats.audits >= audits + 3)
+    assert stats.invalidations.total() == 1

@@ -146,6 +146,7 @@ class Node:
         self.streams = self.gateway.streams
         self.port = 0
         self.server_state = ServerState()
+        self.app = _nothing  # what HTTP requests get
 
     @property
     def url(self):
@@ -195,7 +196,7 @@ class Node:
     async def listening(self, protocol=None):
         """Serve on a free port, through uvicorn's own HTTP protocol."""
         config = uvicorn.Config(
-            _nothing, ws=protocol or self.gateway.protocol, lifespan="off", log_config=None
+            self.app, ws=protocol or self.gateway.protocol, lifespan="off", log_config=None
         )
         config.load()
         loop = asyncio.get_running_loop()
@@ -292,7 +293,14 @@ async def _nothing(scope, receive, send):
 
 @asynccontextmanager
 async def gateway(
-    folder, *, listed=LISTED, limits=LIMITS, allowance_bytes=1 << 30, history=None, **options
+    folder,
+    *,
+    listed=LISTED,
+    limits=LIMITS,
+    allowance_bytes=1 << 30,
+    history=None,
+    app_of=lambda node: _nothing,
+    **options,
 ):
     """A listening node over a fresh database; `options` are its settings."""
     async with AsyncExitStack() as stack:
@@ -306,4 +314,5 @@ async def gateway(
             limits=limits,
             allowance_bytes=allowance_bytes,
         )
+        node.app = app_of(node)
         yield await stack.enter_async_context(node.listening())

@@ -1,6 +1,7 @@
 """Authentication over real sockets: keys in messages and queries, results, connection limits."""
 
 import asyncio
+import socket
 from collections import Counter
 from contextlib import AsyncExitStack
 
@@ -8,7 +9,6 @@ import pytest
 
 from gateway.attack import raw
 from gateway.rig import PATIENCE_S, SYMBOL, gateway, settled
-from onebook import sockets
 from onebook.accounts.keys import new_key
 from onebook.gateway import GatewayLimits, frames
 from onebook.model import GIB_BYTES, Tier
@@ -286,24 +286,26 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
         assert await client.closed() == 4200
 
 
-async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key(
-    node, key, monkeypatch
-):
+async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key(node, key):
     """With late acknowledgements, the welcome before a key is free, and each key pays its own."""
     other = await node.key()
-    unacknowledged = [100]
-    monkeypatch.setattr(sockets, "unacknowledged", lambda fd: unacknowledged[0])
     shares = []
+    ours, theirs = socket.socketpair()
+    ours.send(b"not read yet")
     async with node.client() as client:
         await client.next()
+        (connection,) = node.gateway.connections
+        connection.output.fd = ours.fileno()
+        assert connection.output.unacknowledged()
         for text in (key, other):
             await client.say(type="authenticate", api_key=text)
             welcome = await client.socket.recv()
             await client.say(type="get_subscriptions")
             shares.append(len(welcome.encode()) + len((await client.socket.recv()).encode()))
-        unacknowledged[0] = 0
-        (connection,) = node.gateway.connections
+        theirs.recv(100)
     await settled(lambda: connection.lost)
+    ours.close()
+    theirs.close()
     report, now_ms = node.accounts.meter.used, node.clock.wall_ms()
     keys = {row.prefix: row.key_id for row in await node.store.accounts.list_keys()}
     assert [report(keys[text[: len(next(iter(keys)))]], now_ms) for text in (key, other)] == shares

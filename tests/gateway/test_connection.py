@@ -3,8 +3,12 @@
 import asyncio
 import gc
 import json
+import socket
+import struct
 import time
 import zlib
+from contextlib import AsyncExitStack
+from itertools import pairwise
 
 import pytest
 import uvicorn
@@ -28,6 +32,7 @@ from onebook.gateway.connection import (
     Incoming,
     is_close,
 )
+from onebook.gateway.scheduler import TURN_S
 from steady import PATIENCE_S
 
 UNLIMITED = GatewayLimits(flood_burst=1_000_000)  # so that a flood is not closed
@@ -51,6 +56,41 @@ async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(node,
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_clients_that_vanish_together_are_released_in_turns(node, reset):
+    """All at once were a turn of 486 ms (sampled) for 18,000."""
+    release = node.gateway.subscriptions.release
+
+    def release_slowly(client):
+        node.clock.put_forward(TURN_S)
+        release(client)
+
+    async with AsyncExitStack() as stack:
+        keys = [await node.key(name=f"a{number}") for number in range(20)]
+        peers = [await stack.enter_async_context(raw_socket(node, key)) for key in keys]
+        await settled(lambda: len(node.gateway.connections) == len(peers))
+        node.gateway.subscriptions.release = release_slowly
+        for peer in peers:
+            if reset:
+                peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.sock.close()
+        counts = [len(peers)]
+        async with asyncio.timeout(PATIENCE_S):
+            while counts[-1]:
+                await asyncio.sleep(0)
+                counts.append(len(node.gateway.connections))
+        assert max(before - after for before, after in pairwise(counts)) <= 2
+
+
+async def test_a_client_that_only_ends_its_sending_side_is_closed(node, key):
+    async with raw_socket(node, key) as peer:
+        await settled(lambda: len(node.gateway.connections) == 1)
+        peer.sock.shutdown(socket.SHUT_WR)
+        while await peer.read():
+            pass
+        await settled(lambda: not len(node.gateway.connections))
 
 
 async def test_close_frames_of_clients_that_leave_together_are_read_in_turns(node, key):

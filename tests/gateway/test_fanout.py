@@ -1,6 +1,7 @@
 """One frame for all clients of a view, one write per client and tick."""
 
 import asyncio
+import itertools
 import json
 import random
 import socket
@@ -13,6 +14,7 @@ import uvloop
 from gateway.attack import raw, text
 from gateway.helpers import Watched
 from gateway.rig import SYMBOL, gateway, settled
+from onebook import sockets
 from onebook.gateway import GatewayLimits, fanout, frames
 
 
@@ -406,6 +408,8 @@ async def storm(folder, seed):
 
 async def judge(raging):
     """Each peer received all its bytes in order; closed peers are removed."""
+    while raging.fanout.flush():
+        pass
     stayed = [peer for peer in raging.peers if not peer.gone]
     for peer in stayed:
         peer.buffer(1 << 20)  # small windows are slow to empty
@@ -422,9 +426,13 @@ async def judge(raging):
     assert raging.fanout.conflated_total, "the test must reach skipped updates"
 
 
+@pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS)
-def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way):
+def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way, sliced):
+    if sliced:  # each flush writes to one peer
+        monkeypatch.setattr(fanout, "WRITES_AT_ONCE", 1)
+        monkeypatch.setattr(fanout, "WRITING_MAX_S", 0.0)
     spread, write_each = WAYS[way]
     monkeypatch.setattr(fanout, "spread", spread)
     monkeypatch.setattr(fanout, "write_each", write_each)
@@ -456,7 +464,7 @@ async def test_the_same_holds_where_nothing_is_compiled():
     )
     said, _ = await running.communicate()
     assert running.returncode == 0, said.decode()
-    assert b"2 passed" in said
+    assert b"4 passed" in said
 
 
 class Transport:
@@ -563,12 +571,54 @@ def test_a_peer_that_ended_or_has_nothing_to_get_is_passed_over(write_each, pair
     assert ended.transport.given == without.transport.given == b""
 
 
+@pytest.mark.parametrize("kind", [fanout.Peer, fanout.PurePeer])
+def test_bytes_count_as_delivered_once_neither_kernel_nor_transport_holds_them(kind, pairs):
+    ours, theirs = pairs()
+    uncharged = []
+    peer = kind(uncharged)
+    peer.transport = Transport()
+    assert peer.take_delivered() == peer.unacknowledged() == 0
+    peer.fd = ours.fileno()
+    ours.send(b"x" * 100)
+    held = sockets.unacknowledged(peer.fd)
+    assert held >= 100
+    peer.sent = held + 70
+    assert (peer.take_delivered(), peer.sent, peer.total) == (70, held, 70)
+    assert uncharged == [peer]
+    assert peer.take_delivered() == 0
+    assert uncharged == [peer], "it is in the list once"
+    theirs.recv(100)
+    peer.transport.write(b"y" * 40)
+    peer.buffered = True
+    peer.last_bytes = 10
+    assert peer.unacknowledged() == 30
+    assert (peer.take_delivered(), peer.sent, peer.total) == (held - 30, 30, held + 40)
+    peer.undelivered = 20
+    uncharged.clear()
+    peer.listed = False
+    assert (peer.take_delivered(), peer.sent, peer.total) == (10, 20, held + 50)
+    assert (peer.take_delivered(), uncharged) == (0, []), "the rest is lost with the connection"
+
+
 @pytest.mark.parametrize("count", [1, 4, 5, 700])
 def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
     ends = [pairs() for _ in range(count)]
     texts = [b"%d" % (number // 3) for number in range(count)]
     write_each([peer_of(ours, text) for (ours, _), text in zip(ends, texts, strict=True)])
     assert [all_of(theirs) for _, theirs in ends] == texts
+
+
+def test_writing_takes_a_bounded_part_of_a_turn_of_the_event_loop(pairs):
+    times = itertools.count(step=0.4 * fanout.WRITING_MAX_S)
+    sender = fanout.Fanout(join_bytes_max=1_000, monotonic=lambda: next(times))
+    ends = [pairs() for _ in range(5 * fanout.WRITES_AT_ONCE)]
+    peers = [peer_of(ours, b"x") for ours, _ in ends]
+    sender._touched.extend(peers)
+    for slices, is_left in ((3, True), (5, False), (5, False)):
+        assert sender.flush() is is_left
+        written = [peer.out is None for peer in peers]
+        assert written == [n < slices * fanout.WRITES_AT_ONCE for n in range(len(peers))]
+    assert {all_of(theirs) for _, theirs in ends} == {b"x"}
 
 
 async def open_fds(folder, **limits):

@@ -179,10 +179,33 @@ async def test_the_quality_is_that_of_the_closed_hours(tmp_path):
         assert await node.gateway.quality(QualityQuery(*asked[:2], ["kraken"], [], "book")) == []
 
 
+async def test_the_recorded_times_are_those_of_open_and_closed_hours(tmp_path):
+    async with recording(tmp_path) as (node, _, recorder):
+        node.snapshot("okx")
+        await recorder.flush()
+        (hour_us,) = recorder.folder.open_hours()
+        open_times = await node.gateway.recorded(SYMBOL, hour_us, hour_us + HOUR_US)
+        ((start_us, end_us),) = open_times.recorded
+        assert (open_times.first_us, open_times.last_us) == (start_us, end_us)
+        assert open_times.exchanges == {"okx": [(start_us, end_us)]}
+        assert start_us < end_us <= node.clock.wall_us()
+        assert recorder.folder.close_hour(hour_us)
+        assert await node.gateway.recorded(SYMBOL, hour_us, hour_us + HOUR_US) == open_times
+        middle_us = (start_us + end_us) // 2
+        later = await node.gateway.recorded(SYMBOL, middle_us, hour_us + HOUR_US)
+        assert later.recorded == [(middle_us, end_us)]
+        other = await node.gateway.recorded("ETH/USDT", hour_us, hour_us + HOUR_US)
+        assert (other.recorded, other.exchanges, other.last_us) == ([], {}, end_us)
+        before = await node.gateway.recorded(SYMBOL, 0, start_us)
+        assert before.recorded == []
+
+
 async def test_without_a_history_there_is_no_quality(tmp_path):
     async with gateway(tmp_path) as node:
         with pytest.raises(HistoryUnavailable, match=r"history\.dir"):
             await node.gateway.quality(QualityQuery(0, HOUR_US, [], [], "exchange"))
+        with pytest.raises(HistoryUnavailable, match=r"history\.dir"):
+            await node.gateway.recorded(SYMBOL, 0, HOUR_US)
 
 
 async def test_reads_are_bounded_and_have_a_deadline(tmp_path, monkeypatch):

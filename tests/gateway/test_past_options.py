@@ -94,10 +94,20 @@ async def test_a_past_view_is_the_view_of_its_moment(tmp_path, name):
                 assert answer["id"] == 7
                 assert answer["timestamp"] == update["timestamp"]
                 compare(answer["data"], update["data"])
+                if name == "routes":
+                    assert_rules_unknown(answer["data"]["fill"])
         recorder._stop()
         recorder._thread.shutdown()
         recorder._closer.shutdown()
         recorder.folder.unlock()
+
+
+def assert_rules_unknown(fill):
+    """Lots and minimums of the past are not recorded, which each route says."""
+    for route in [*fill["buy"], *fill["sell"]]:
+        names = {each["exchange"] for each in route["split"]}
+        assert names
+        assert {*route["unknown_rules"]} == names
 
 
 async def answer_of(client, options):

@@ -68,7 +68,6 @@ def test_a_key_with_many_views_does_not_delay_the_views_of_others():
     first = [stream.key.symbol for _, stream, *_ in rig.heard.updates]
     assert len(first) == PUBLISHES_PER_TICK_MAX
     assert {*few, SYMBOL} <= set(first[:15])
-    assert rig.streams.saturated_total == 1
     assert rig.streams.backlog == len(many) + len(few) + 1 - PUBLISHES_PER_TICK_MAX
     rig.time.run(1)
     assert rig.streams.backlog == 0

@@ -24,6 +24,7 @@ from onebook.streams.streams import (
     MERGE_PACE_S,
     PUBLISHES_PER_TICK_MAX,
     PUBLISHING_MAX_S,
+    SATURATED_S,
 )
 from onebook.transfers import no_transfers
 
@@ -654,8 +655,9 @@ def test_a_long_queue_lets_the_loop_have_its_turn():
     assert rig.heard.flushes == 2
 
 
-def test_views_that_take_long_to_publish_let_the_loop_have_its_turn():
-    symbols = [f"C{n}/USDT" for n in range(10)]
+def with_slow_views(count, publish_s):
+    """A rig with due views of so many symbols, each of which takes so long to publish."""
+    symbols = [f"C{n}/USDT" for n in range(count)]
     rig = Rig(("okx",), symbols)
     for symbol in symbols:
         rig.streams.open(StreamKey(symbol, ("okx",)))
@@ -663,19 +665,56 @@ def test_views_that_take_long_to_publish_let_the_loop_have_its_turn():
     publish = rig.heard.publish
 
     def publish_slowly(stream, payload, full):
-        rig.time.now_s += 0.02
+        rig.time.now_s += publish_s
         publish(stream, payload, full)
 
     rig.heard.publish = publish_slowly
+    return rig
+
+
+def test_views_that_take_long_to_publish_let_the_loop_have_its_turn():
+    rig = with_slow_views(10, publish_s=0.002)
     begun = rig.time.now_s
     assert rig.streams.tick(begun) == begun
     assert len(rig.heard.updates) == 3
-    assert rig.time.now_s - begun < PUBLISHING_MAX_S + 0.02
+    assert rig.time.now_s - begun < PUBLISHING_MAX_S + 0.002
     assert rig.heard.flushes == 1
-    assert rig.streams.saturated_total == 1
     while rig.streams.backlog:
         rig.streams.tick(rig.time.now_s)
-    assert len(rig.heard.updates) == len(symbols)
+    assert len(rig.heard.updates) == 10
+    assert rig.streams.saturated_total == 0
+
+
+def test_views_that_wait_long_for_others_are_counted_as_saturation():
+    rig = with_slow_views(60, publish_s=0.002)
+    begun = rig.time.now_s
+    while rig.streams.backlog or not rig.heard.updates:
+        rig.streams.tick(rig.time.now_s)
+    assert len(rig.heard.updates) == 60
+    assert rig.streams.saturated_total == (rig.time.now_s - begun) // SATURATED_S == 2
+    rig.time.now_s += 1  # nothing waited meanwhile
+    for n in range(60):
+        rig.delta("okx", [("100", "5")], [], symbol=f"C{n}/USDT")
+    rig.streams.tick(rig.time.now_s)
+    assert rig.streams.backlog
+    assert rig.streams.saturated_total == 2
+
+
+def test_nothing_more_is_published_before_the_updates_of_the_last_tick_are_written():
+    rig = with_slow_views(10, publish_s=0.002)
+    left = [True, True, False, True, True]  # whether updates are left after each flush
+
+    def flush():
+        rig.heard.flushes += 1
+        return left.pop(0) if left else False
+
+    rig.heard.flush = flush
+    for published in (3, 3, 6, 6, 9):
+        assert rig.streams.tick(rig.time.now_s) <= rig.time.now_s
+        assert len(rig.heard.updates) == published
+    rig.heard.flush = lambda: True
+    assert rig.streams.tick(rig.time.now_s) <= rig.time.now_s, "all are published, one is left"
+    assert len(rig.heard.updates) == 10
 
 
 def test_requests_that_take_long_to_answer_let_the_loop_have_its_turn():
@@ -683,7 +722,7 @@ def test_requests_that_take_long_to_answer_let_the_loop_have_its_turn():
     answered = []
 
     def answer_slowly(payload):
-        rig.time.now_s += 0.02
+        rig.time.now_s += 0.002
         answered.append(payload)
 
     for _ in range(8):

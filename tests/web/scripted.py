@@ -414,23 +414,26 @@ def reply(message: dict, market: Market) -> dict | None:
     return None
 
 
-def site() -> Site:
-    """The real API documents, without requests."""
-    services = Services(
-        accounts=Any,
+def services_of(**parts: Any) -> Services:
+    """The parts of an API: those that are given, others without content."""
+    absent: dict[str, Any] = dict.fromkeys(("accounts", "book_at", "quality", "recorded"), Any)
+    return Services(
         transactions=Transactions(
             [ExchangeAdapter(BYBIT)], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
         ),
         health=lambda: HealthFacts(ready=True),
         published_fees=lambda symbol: ([], []),
-        book_at=Any,
-        quality=Any,
         websocket=WebSocketFacts(
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),
         settings=ApiSettings(),
-        clock=ManualClock(),
+        **{"clock": ManualClock(), **absent, **parts},
     )
+
+
+def site() -> Site:
+    """The real API documents, without requests."""
+    services = services_of()
     return Site(
         openapi=create_app(services).openapi,
         asyncapi=lambda: asyncapi_of(services, "http://books.example"),

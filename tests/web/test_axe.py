@@ -13,6 +13,7 @@ import pytest
 from onebook.exchanges import NAMES as ALL
 from web.browser import CHROMIUM, Page, happened, resize
 from web.scripted import GOOD_KEY, Market
+from web.test_exchanges import KEPT, ROWS, SAID, scripted
 
 AXE = Path(sys.prefix) / "axe/node_modules/axe-core/axe.min.js"
 pytestmark = [
@@ -90,6 +91,18 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
     yield "error"
     await page.go(f"{address}/docs/tutorial")
     yield "documentation"
+    await page.run("sessionStorage.removeItem('onebook.key')")
+    await page.go(f"{address}/exchanges")
+    yield "quality, without a key"
+    market.quality = scripted(tuple(ALL))
+    await page.run(KEPT)
+    await page.go(f"{address}/exchanges?again")
+    await page.until(f"{ROWS}.length === {len(ALL)}")
+    yield "quality"
+    market.quality = None
+    await page.run("document.querySelector('#choice').requestSubmit()")
+    await page.until(f"{SAID} === 'This node has no history.'")
+    yield "quality, refused"
 
 
 @pytest.mark.parametrize("width", [390, 683, 1366])

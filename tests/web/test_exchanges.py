@@ -65,7 +65,7 @@ async def test_every_exchange_is_shown_the_worst_first(
         "12",
         "41 / 1,250",
         "4 in 17 s",
-        "dead stream 15.0 min, gap",
+        "dead stream 15.0\u00a0min, gap",
     ):
         assert text in first
     assert last.startswith(NAMES[-1])

@@ -257,6 +257,49 @@ async def test_memory_is_bounded_over_time(page: Page, address: str) -> None:
     assert await page.run("heat.liquidity.events.length") <= 200
 
 
+async def test_the_past_is_filled_without_drawing_and_the_present_is_kept(
+    page: Page, address: str
+) -> None:
+    """A past moment has hundreds of books before it; a quiet one was known until the next."""
+    await alone(page, address)
+    drawn, filled, known, missing, said, back = await page.run("""(() => {
+      const live = book([[99, 1], [95, 1]], [[101, 1], [105, 1]]);
+      for (let s = 0; s < 20; s++) heat.add(live, [], s * 1_000);
+      let drawn = 0;
+      const draw = CanvasRenderingContext2D.prototype.drawImage;
+      CanvasRenderingContext2D.prototype.drawImage = function (...words) {
+        drawn += 1;
+        return draw.apply(this, words);
+      };
+      const start = Date.parse("2026-11-27T14:00:00Z");
+      heat.turn(start);
+      for (let s = 0; s < 590; s += 10) {
+        const time = heat.since(start + s * 1_000);
+        if (s === 300) heat.liquidity.gap(time);
+        else heat.fill(book([[50, 8], [40, 1]], [[60, 1], [70, 1]]), [], time, 0);
+      }
+      heat.until(heat.since(start + 599_500));
+      const filled = drawn;
+      heat.drawFilled(1e9);
+      const columns = Array.from({ length: 600 }, (_, at) => at);
+      const known = columns.filter((at) => heat.liquidity.amount(at, heat.liquidity.bin(50)) === 8);
+      const missing = columns.filter((at) => !heat.liquidity.has(at));
+      const said = box.getAttribute("aria-label");
+      heat.turn();
+      const { first, last } = heat.liquidity;
+      return [drawn, filled, known.length, missing, said, [first, last]];
+    })()""")
+    assert filled == 0
+    assert 1 <= drawn <= 4
+    assert known == 591
+    assert missing == list(range(301, 310))  # the gap began in the second before
+    end = await page.run(
+        "new Date('2026-11-27T14:09:59Z').toLocaleTimeString([], { hour12: false })"
+    )
+    assert f"before {end}: the mid went from 55.0 to 55.0" in said
+    assert back == [0, 19]
+
+
 async def test_it_shows_the_books_that_the_page_received(
     page: Page, address: str, market: Market
 ) -> None:

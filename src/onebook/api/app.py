@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from onebook import __version__
-from onebook.api import fees, orderbooks, quality, sessions, status, transactions
+from onebook.api import fees, history, orderbooks, quality, sessions, status, transactions
 from onebook.api.documents import describe
 from onebook.api.edge import Edge, ErrorAnswers
 from onebook.api.problems import error_fields, from_status, problem
@@ -22,6 +22,7 @@ ROUTERS = (
     sessions.router,
     fees.router,
     orderbooks.router,
+    history.router,
     quality.router,
     sessions.usage,
     transactions.capabilities,

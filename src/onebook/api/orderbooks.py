@@ -14,6 +14,7 @@ from onebook.errors import (
     InternalError,
     InvalidRequest,
     RateLimitExceeded,
+    ServiceUnavailable,
 )
 from onebook.exchanges.kit.listing import SYMBOL_CHARACTERS_MAX
 from onebook.streams import ViewOptions
@@ -65,6 +66,7 @@ _BODY: Final = {
             HistoryNotFound,
             RateLimitExceeded,
             InternalError,
+            ServiceUnavailable,
             HistoryUnavailable,
         ),
     },

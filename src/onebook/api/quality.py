@@ -59,6 +59,10 @@ class QualityBody(AnswerBody):
     """Because of silent, quiet or dead_stream."""
     refusals: int
     """Because of refused, rate_limited or unavailable."""
+    audits: int
+    """Comparisons of a live book with a REST snapshot of the same number."""
+    audit_mismatches: int
+    """How many of them found a difference, which invalidated the book."""
     timed_messages: int
     """Messages with a time of the exchange, to which the ages apply."""
     age_p50_ms: float | None

@@ -14,7 +14,7 @@ from onebook.clock import Clock
 from onebook.config import ApiSettings
 from onebook.fees import PublishedFee, TakerFees
 from onebook.metrics import Exposition
-from onebook.streams.past import QualityQuery
+from onebook.streams.past import QualityQuery, RecordedTimes
 from onebook.transactions.service import Transactions
 
 
@@ -79,6 +79,7 @@ class WebSocketFacts(Struct, frozen=True):
 
 
 BookAt = Callable[[str, Mapping[str, object], int, TakerFees], Awaitable[bytes]]
+RecordedOf = Callable[[str, int, int], Awaitable[RecordedTimes]]
 QualityOf = Callable[[QualityQuery], Awaitable[list[dict[str, Any]]]]
 
 
@@ -95,6 +96,7 @@ class Services:
         book_at: Returns the merged book of a moment as JSON: of a pair, with options of a view by
             name, at microseconds since 1970, with the fee table of the client's key.
         quality: Returns the recorded quality of exchanges by group.
+        recorded: Returns when books of a pair were recorded, between two times in microseconds.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
@@ -110,6 +112,7 @@ class Services:
     published_fees: Callable[[str], tuple[Sequence[PublishedFee], Sequence[str]]]
     book_at: BookAt
     quality: QualityOf
+    recorded: RecordedOf
     websocket: WebSocketFacts
     settings: ApiSettings
     query_key_allowed: bool = True

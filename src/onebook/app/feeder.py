@@ -9,11 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from onebook import __version__, exchanges, feeds, http
 from onebook.app.probes import ProbedNode, probed
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.exchanges.kit.contract import Exchange
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.transfers import TransferReader
 from onebook.nodes.feeds_node import FeedsNode
 from onebook.nodes.nats import NatsBus
@@ -70,7 +73,13 @@ async def feeding(
         library = await stack.enter_async_context(feeds.Library(wanted))
     catalogue = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
     supervisor = feeds.Supervisor(
-        known, books=books, rest=rest, catalogue=catalogue, settings=wanted, library=library
+        known,
+        books=books,
+        rest=rest,
+        catalogue=catalogue,
+        settings=wanted,
+        limits=replace(LIMITS, audits=wanted.audits),
+        library=library,
     )
     await stack.enter_async_context(catalogue)
     await stack.enter_async_context(supervisor)

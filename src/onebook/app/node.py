@@ -384,6 +384,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         published_fees=node.catalogue.published_fees,
         book_at=node.gateway.book_at,
         quality=node.gateway.quality,
+        recorded=node.gateway.recorded,
         websocket=api.WebSocketFacts(
             gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
         ),

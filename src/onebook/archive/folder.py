@@ -365,8 +365,8 @@ class HistoryFolder:
         name = f"{_file_name(symbol)}.parquet"
         return [
             path
-            for path in map(PurePosixPath, self.files.files(hour_folder(hour_us)))
-            if path.name == name and (exchanges is None or path.parent.name in exchanges)
+            for path in map(PurePosixPath, self.files.named(hour_folder(hour_us), name))
+            if exchanges is None or path.parent.name in exchanges
         ]
 
     def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:

@@ -75,6 +75,7 @@ SCHEMA: Final = pa.schema(
         pa.field("bid_horizon", pa.int64()),
         pa.field("ask_horizon", pa.int64()),
         pa.field("updated", _time()),
+        pa.field("audits", pa.int32()),
         pa.field("levels_max", pa.int32()),
         pa.field("window", pa.int32()),
         pa.field("health", pa.string()),
@@ -116,7 +117,7 @@ NUMBERS: Final = {  # columns of messages by their name in `TapeColumns`, but fo
 ABSENT: Final = [each for each in NUMBERS if SCHEMA.field(each).nullable]  # if they are 0
 CODES: Final[dict[int, Literal["b", "i", "q"]]] = {1: "b", 4: "i", 8: "q"}  # of numbers by width
 STATE_COLUMNS: Final = (
-    "updated", "levels_max", "window", "health", "reason", "detail", "twins",
+    "updated", "audits", "levels_max", "window", "health", "reason", "detail", "twins",
 )  # fmt: skip
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 MESSAGES: Final = pa.schema(
@@ -143,7 +144,8 @@ class RecordedState(NamedTuple):
     reason: str | None
     detail: str
     twins: str | None
-    updated: float | None = None  # monotonic seconds, as the next two only in keyframes
+    updated: float | None = None  # monotonic seconds, as the next three only in keyframes
+    audits: int | None = None
     levels_max: int | None = None
     window: int | None = None
 

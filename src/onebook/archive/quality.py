@@ -9,6 +9,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,7 @@ from onebook.clock import iso_ms
 from onebook.core import TapeKind
 from onebook.model import Health, Reason
 
-VERSION: Final = 1
+VERSION: Final = 2
 QUALITY: Final = "quality.parquet"
 SECOND_US: Final = 1_000_000
 HOUR_S: Final = HOUR_US // SECOND_US
@@ -43,6 +44,7 @@ COUNTED: Final = {
     "checksum_misses": (Reason.CHECKSUM,),
     "silences": (Reason.SILENT, Reason.QUIET, Reason.DEAD_STREAM),
     "refusals": (Reason.REFUSED, Reason.RATE_LIMITED, Reason.UNAVAILABLE),
+    "audit_mismatches": (Reason.AUDIT,),
 }
 AGES: Final = {"age_p50_ms": 0.5, "age_p90_ms": 0.9, "age_p99_ms": 0.99, "age_max_ms": 1.0}
 OUTAGE: Final = pa.struct({"reason": pa.string(), "count": pa.int32(), "seconds": pa.float64()})
@@ -55,6 +57,7 @@ QUALITY_SCHEMA: Final = pa.schema(
         pa.field("live_s", pa.float64(), nullable=False),
         pa.field("messages", pa.int64(), nullable=False),
         *(pa.field(name, pa.int32(), nullable=False) for name in COUNTED),
+        pa.field("audits", pa.int32(), nullable=False),
         pa.field("outages", pa.list_(OUTAGE), nullable=False),
         pa.field("timed_messages", pa.int64(), nullable=False),
         *(pa.field(name, pa.float64()) for name in AGES),
@@ -66,7 +69,7 @@ QUALITY_SCHEMA: Final = pa.schema(
 )
 CHANGES: Final = pa.array([HistoryKind.SNAPSHOT, HistoryKind.DELTA, HistoryKind.TOP], pa.string())
 STATES: Final = pa.array([HistoryKind.KEYFRAME, HistoryKind.HEALTH], pa.string())
-STATE_COLUMNS: Final = ["run", "kind", "received", "health", "reason"]
+STATE_COLUMNS: Final = ["run", "kind", "received", "audits", "health", "reason"]
 MEASURED: Final = (
     "exchange", "symbol", *STATE_COLUMNS, "exchange_time", "price_scale", "best_bid", "best_ask",
 )  # fmt: skip
@@ -81,6 +84,7 @@ class RecordedHealth(NamedTuple):
     run: int
     kind: str
     at_us: int
+    audits: int | None  # of a keyframe: comparisons with a REST snapshot until then
     health: str
     reason: str | None
 
@@ -165,6 +169,7 @@ def _states(rows: pa.Table) -> list[RecordedHealth]:
             found["run"].to_pylist(),
             found["kind"].to_pylist(),
             found["received"].cast(pa.int64()).to_pylist(),
+            found["audits"].to_pylist(),
             found["health"].to_pylist(),
             found["reason"].to_pylist(),
             strict=True,
@@ -177,10 +182,11 @@ def _measured_book(
 ) -> dict[str, Any]:
     """Return the row of a book, but for its crossings."""
     states, seconds, counts = _states(rows), Counter[str](), Counter[str]()
-    observed_us = live_us = 0
+    observed_us = live_us = audits = 0
     for interval in coverage:
         of_run = [each for each in states if each.run == interval.run]
         carried = [before] if before is not None and before.run == interval.run else []
+        audits += _audits([*carried, *of_run])
         for state, previous, start_us, end_us in _spans(carried, of_run, interval):
             if state.health == Health.OFFLINE and state.reason == Reason.NOT_WANTED:
                 continue
@@ -192,7 +198,7 @@ def _measured_book(
             seconds[state.reason] += end_us - start_us
             is_new = state.at_us >= interval.start_us and state.at_us >= hour_us
             known = previous is not None or state.kind == HistoryKind.HEALTH
-            if is_new and known and (previous is None or previous[3:] != state[3:]):
+            if is_new and known and (previous is None or previous[-2:] != state[-2:]):
                 counts[state.reason] += 1
     changes = rows.select(["received", "exchange_time"]).filter(
         pc.is_in(rows["kind"].cast(pa.string()), CHANGES)
@@ -205,12 +211,19 @@ def _measured_book(
         "live_s": live_us / SECOND_US,
         "messages": len(changes),
         **{name: sum(counts[each] for each in reasons) for name, reasons in COUNTED.items()},
+        "audits": audits,
         "outages": [
             {"reason": reason, "count": counts[reason], "seconds": seconds[reason] / SECOND_US}
             for reason in sorted(seconds)
         ],
         **_ages(changes),
     }
+
+
+def _audits(states: Iterable[RecordedHealth]) -> int:
+    """Return how many comparisons keyframes count; a book that was opened again counts from 0."""
+    counts = [each.audits for each in states if each.audits is not None]
+    return sum(max(0, after - before) for before, after in pairwise(counts))
 
 
 def _spans(
@@ -277,7 +290,7 @@ def _best_prices(
             stop = bisect_right(received, at_us, stop, end)
             last = priced.rfind(1, place, stop)
             state = bisect_right(begins, at_us) - 1
-            if last >= 0 and state >= 0 and known[state][3:] == SHOWN:
+            if last >= 0 and state >= 0 and known[state][-2:] == SHOWN:
                 unit = 10.0 ** scales[last]
                 prices.bids[second] = bids[last] / unit if bids[last] else None
                 prices.asks[second] = asks[last] / unit if asks[last] else None
@@ -327,8 +340,8 @@ GROUPS: Final = {
     "book": ("exchange", "symbol", "hour"),
 }
 SUMS: Final = (
-    "observed_s", "live_s", "messages", *COUNTED, "timed_messages", "compared_s", "crossed_s",
-    "crossings",
+    "observed_s", "live_s", "messages", *COUNTED, "audits", "timed_messages", "compared_s",
+    "crossed_s", "crossings",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Rebuilds the books of a symbol as they were at a past moment."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
@@ -46,6 +46,40 @@ def books_at(
     for exchange, replay in replays.items():
         found[exchange].twins = dict.fromkeys(twins_of(replay.twins, past.books), 0.0)
     return past
+
+
+def recorded_times(
+    folder: HistoryFolder, symbol: str, start_us: int, end_us: int
+) -> dict[str, list[tuple[int, int]]]:
+    """Return the times in which each book of a pair was recorded, by exchange.
+
+    A book that was opened within an hour has all recorded times of this hour.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+    open_hours = {*folder.open_hours()}
+    for hour_us in folder.hours():
+        if not start_us < hour_us + HOUR_US or hour_us > end_us:
+            continue
+        names = {path.parent.name for path in folder.book_files(hour_us, symbol)}
+        if hour_us in open_hours:
+            names |= {name for name, pair in folder.books([hour_us]) if pair == symbol}
+        for each in folder.coverage([hour_us]):
+            span = max(start_us, each.start_us), min(end_us, each.end_us)
+            if span[0] < span[1]:
+                for name in names:
+                    found.setdefault(name, []).append(span)
+    return {name: merged_spans(found[name]) for name in sorted(found)}
+
+
+def merged_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join times that touch, in order."""
+    found: list[tuple[int, int]] = []
+    for start_us, end_us in sorted(spans):
+        if found and start_us <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end_us)
+        else:
+            found.append((start_us, end_us))
+    return found
 
 
 def twins_of(names: str, books: Books) -> list[LiveBook]:

@@ -183,7 +183,14 @@ class HistoryRecorder:
         self._known[book] = now
         if book.core.keyframe(now, book.at):
             self._states.append(
-                RecordedState(message, *_state(book), book.updated_at, book.levels_max, book.window)
+                RecordedState(
+                    message,
+                    *_state(book),
+                    book.updated_at,
+                    book.audits,
+                    book.levels_max,
+                    book.window,
+                )
             )
         else:
             self._missed(book)

@@ -5,7 +5,7 @@ Paths are relative to the place.
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -55,6 +55,16 @@ class FileStore:
     def files(self, folder: str) -> dict[str, int]:
         """Return the bytes of each file in a folder and its folders, by path."""
         return dict(self._listed(folder, fs.FileType.File, recursive=True))
+
+    def named(self, folder: str, name: str) -> list[str]:
+        """Return the paths of the files with a name in the folders of a folder."""
+        if self.remote:  # one request lists them all
+            return [path for path in self.files(folder) if PurePosixPath(path).name == name]
+        return [
+            f"{folder}/{each}/{name}"
+            for each in self.folders(folder)
+            if os.path.isfile(self._path(f"{folder}/{each}/{name}"))
+        ]
 
     def folders(self, folder: str = "") -> list[str]:
         """Return the names of the folders in a folder."""

@@ -17,8 +17,8 @@ from onebook.cli.options import ConfigFile, json_text
 from onebook.library.history import NEEDS_PYARROW
 
 COLUMNS: Final = (
-    "uptime", "gaps", "checksum_misses", "silences", "refusals", "age_p50_ms", "age_p99_ms",
-    "crossings", "crossed_s", "outages",
+    "uptime", "gaps", "checksum_misses", "silences", "refusals", "audit_mismatches", "age_p50_ms",
+    "age_p99_ms", "crossings", "crossed_s", "outages",
 )  # fmt: skip
 KEYS: Final = ("exchange", "symbol", "hour")
 OUTAGES_SHOWN: Final = 3

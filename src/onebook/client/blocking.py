@@ -156,6 +156,20 @@ class Onebook:
         """Replace the key's whole fee table, and return it in canonical form."""
         return self._thread.run(self._client.change_fees(fees))
 
+    def quality(
+        self,
+        *,
+        start: str | int | None = None,
+        end: str | int | None = None,
+        exchanges: Sequence[str] = (),
+        symbols: Sequence[str] = (),
+        by: str = "exchange",
+    ) -> dict[str, Any]:
+        """Return the recorded quality of exchanges: uptime, failures, ages and crossings."""
+        return self._thread.run(
+            self._client.quality(start=start, end=end, exchanges=exchanges, symbols=symbols, by=by)
+        )
+
     def health(self) -> dict[str, Any]:
         """Return the health of the service."""
         return self._thread.run(self._client.health())

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
+from urllib.parse import urlencode
 
 from onebook.client.addresses import addresses_of
 from onebook.client.ask import ask
@@ -201,6 +202,33 @@ class AsyncOnebook:
             Refused: A fee is invalid, or an exchange is unknown.
         """
         return await self._rest.fees(fees)
+
+    async def quality(
+        self,
+        *,
+        start: str | int | None = None,
+        end: str | int | None = None,
+        exchanges: Sequence[str] = (),
+        symbols: Sequence[str] = (),
+        by: str = "exchange",
+    ) -> dict[str, Any]:
+        """Return the recorded quality of exchanges: uptime, failures, ages and crossings.
+
+        Args:
+            start: ISO 8601, UTC if without a zone, or microseconds since 1970; None: a day before
+                `end`.
+            end: None: now.
+            exchanges: The exchanges; none: all.
+            symbols: The pairs; none: all.
+            by: A row for each `exchange`, `symbol`, `hour` or `book`.
+
+        Raises:
+            Unavailable: The service has no history, or cannot read it now.
+        """
+        asked = {"from": start, "to": end, "by": by}
+        asked |= {"exchanges": ",".join(exchanges), "symbols": ",".join(symbols)}
+        query = urlencode({name: value for name, value in asked.items() if value})
+        return dict(await self._rest.get(f"/exchanges/quality?{query}", session=True))
 
     async def health(self) -> dict[str, Any]:
         """Return the health of the service."""

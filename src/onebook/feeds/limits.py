@@ -39,6 +39,7 @@ class FeedLimits(Struct, frozen=True, kw_only=True):
     probe_first_s: float = 5.0  # of silence after subscribing, until a check over REST
     probe_quiet_s: float = 300.0  # of silence of an established stream, until a check over REST
     dead_stream_s: float = 10.0  # maximum lag of a stream behind a REST snapshot
+    audits: bool = False  # whether live books are compared with REST snapshots (`feeds.audits`)
 
     # Silence
     silent_min_s: float = 5.0  # without data of any book, until a busy connection counts as dead

@@ -6,15 +6,23 @@ if the socket is open.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.exchanges.kit.contract import Output, ProtocolError, Seeded, StreamPosition
+from onebook.exchanges.kit.contract import (
+    Output,
+    ProtocolError,
+    Seeded,
+    Snapshot,
+    StreamPosition,
+)
+from onebook.feeds.audits import AUDIT_CHANCE, AUDIT_S, difference
 from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.recovery import Ending, Recovery
+from onebook.feeds.stats import ExchangeStats
 from onebook.feeds.subscriptions import Watch
 from onebook.model import Health, Instrument, Reason
 
@@ -126,6 +134,12 @@ class Reseeds:
         """Drop an instrument that is no longer on this connection."""
         self._seeds.pop(instrument, None)
 
+    def audit_due_at(self, instrument: Instrument) -> float:
+        """Return when a live book may be compared with a snapshot; never while one is pending."""
+        seed = self._seed(instrument)
+        waits = seed.pending or seed.catch_up_by != NEVER
+        return NEVER if waits else max(seed.filled_at + AUDIT_S, seed.next_at, seed.retry_at)
+
     def found_dead(self, instrument: Instrument) -> int:
         """Count a dead stream; return the count since it last delivered."""
         seed = self._seed(instrument)
@@ -187,6 +201,8 @@ class Reseeding:
     Args:
         connector: Requests and parses bodies.
         limits: Limits and timeouts.
+        stats: Counters of the exchange, shared by its connections.
+        jitter: Returns a number in [0, 1).
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: Queue of requests on the socket.
         execute: Executes outputs.
@@ -198,12 +214,17 @@ class Reseeding:
         connector: Seeded,
         limits: FeedLimits,
         *,
+        stats: ExchangeStats,
+        jitter: Callable[[], float],
         recovery: Recovery,
         outbox: Outbox,
         execute: Execute,
         end: Ending,
     ) -> None:
         self._connector = connector
+        self._audits = limits.audits and connector.comparable
+        self._stats = stats
+        self._jitter = jitter
         self._reseeds = Reseeds(connector, limits)
         self._recovery = recovery
         self._outbox = outbox
@@ -223,8 +244,7 @@ class Reseeding:
         instrument = watch.instrument
         need = self._reseeds.check(watch.book, now)
         if need is ReseedNeed.RESEED:
-            self._reseeds.requested(instrument, now)
-            self._execute(lambda: self._connector.reseed(instrument), now)
+            self._request(instrument, now)
             if not watch.fetching:  # requested on the socket, which reports no failure
                 due_at = now + self._outbox.wait_s(now) + RESEED_TOTAL_S
                 self._reseeds.due(instrument, due_at)
@@ -239,6 +259,26 @@ class Reseeding:
             if times > 1:
                 self._end_dead(watch, now)
 
+    def audit(self, watches: Collection[Watch], now: float) -> None:
+        """Request the body of the book whose snapshot is the oldest, if the exchange's turn is due.
+
+        Nothing is requested while a book of this connection waits for a body.
+        """
+        if not self._audits or now < self._stats.audit_at or self._jitter() >= AUDIT_CHANCE:
+            return
+        live = [each for each in watches if each.book.health is Health.LIVE]
+        if not live or any(each.fetching for each in watches):
+            return
+        due_at = {each.instrument: self._reseeds.audit_due_at(each.instrument) for each in live}
+        oldest = min(due_at, key=due_at.__getitem__)
+        if due_at[oldest] <= now:
+            self._stats.audit_at = now + AUDIT_S
+            self._request(oldest, now)
+
+    def _request(self, instrument: Instrument, now: float) -> None:
+        self._reseeds.requested(instrument, now)
+        self._execute(lambda: self._connector.reseed(instrument), now)
+
     def is_pending(self, watch: Watch) -> bool:
         """Return whether a requested body is for a live book."""
         return watch.book.health is Health.LIVE and self._reseeds.is_pending(watch.instrument)
@@ -252,9 +292,31 @@ class Reseeding:
             log.info("%s: cannot refetch a book: %s.", name, error.reason)
             self.defer(watch, now)
             return
+        if self._audits and not self._agrees(watch, outputs, now):
+            return
         self._execute(lambda: outputs, now)
         if not outputs:
             self.defer(watch, now)
+
+    def _agrees(self, watch: Watch, outputs: Sequence[Output], now: float) -> bool:
+        """Compare a live book with its body; one that differs is wrong, and is requested again."""
+        instrument, book = watch.instrument, watch.book
+        behind = self._connector.position(instrument) is StreamPosition.BEHIND
+        if behind or not outputs or not isinstance(outputs[0], Snapshot):
+            return True  # the stream has not reached the body's number, or the body was too old
+        book.audits += 1
+        self._stats.audits += 1
+        found = difference(book, outputs)
+        if found is None:
+            return True
+        log.warning(
+            "%s: %s differs from the exchange's snapshot %d: %s. The book is requested again.",
+            instrument.exchange, instrument.symbol, outputs[0].sequence, found,
+        )  # fmt: skip
+        self._reseeds.defer(instrument, now)
+        self._recovery.invalidate(instrument, Reason.AUDIT, now, detail=found)
+        self._recovery.repair(now)
+        return False
 
     def defer(self, watch: Watch, now: float) -> None:
         """Stop waiting for the requested body; the book stays live."""

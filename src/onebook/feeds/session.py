@@ -126,6 +126,8 @@ class FeedSession:
             self._reseeding = Reseeding(
                 self._connector,
                 limits,
+                stats=stats,
+                jitter=jitter,
                 recovery=self._recovery,
                 outbox=self._outbox,
                 execute=self._execute,
@@ -445,6 +447,8 @@ class FeedSession:
             self._recovery.resolve_unnamed(now)
             for watch in list(self._watches.values()):
                 self._check(watch, now)
+            if self._reseeding is not None:
+                self._reseeding.audit(self._watches.values(), now)
             self._recovery.repair(now)
 
     def _check(self, watch: Watch, now: float) -> None:

@@ -34,6 +34,7 @@ COUNTERS: Final = (
     metrics.EXCHANGE_UNNAMED_ERRORS,
     metrics.EXCHANGE_SLOW_DOWNS,
     metrics.EXCHANGE_PAUSES,
+    metrics.EXCHANGE_AUDITS,
 )
 
 
@@ -132,6 +133,8 @@ class ExchangeStats:
         self.unnamed_errors = 0  # errors that name no instrument
         self.pauses = 0  # times reading was paused because frames arrived too fast
         self.slow_downs = 0  # rate limit errors of the exchange
+        self.audits = 0  # comparisons of a live book with a REST snapshot
+        self.audit_at = 0.0  # monotonic seconds; no snapshot is requested for one before
         self.invalidations: Counter[str] = Counter()
         self.connected = 0
         self.trouble = ""
@@ -178,6 +181,7 @@ class ExchangeStats:
             self.unnamed_errors,
             self.slow_downs,
             self.pauses,
+            self.audits,
             *self.tops.counts(),
         )
         for counter, count, before in zip(self._counters, counts, self._published, strict=True):

@@ -17,6 +17,18 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef extern from * nogil:
     """
+    #include <sys/ioctl.h>
+    #ifdef __linux__
+    #include <linux/sockios.h>
+    #endif
+    /* As sockets.unacknowledged. */
+    static int onebook_unacknowledged(int fd) {
+        int bytes = 0;
+    #ifdef SIOCOUTQ
+        if (ioctl(fd, SIOCOUTQ, &bytes)) return 0;
+    #endif
+        return bytes;
+    }
     #if defined(__GNUC__) || defined(__clang__)
     #define ONEBOOK_FETCH(at) \\
         (__builtin_prefetch((at), 1), __builtin_prefetch((const char *)(at) + 48, 1))
@@ -27,6 +39,7 @@ cdef extern from * nogil:
     # Prefetch a peer, which may lie on two cache lines: the kernel's work for a thousand sockets
     # evicts them all.
     void fetch "ONEBOOK_FETCH" (const void *at)
+    int kernel_unacknowledged "onebook_unacknowledged" (int fd)
 
 
 cdef enum:
@@ -34,12 +47,16 @@ cdef enum:
 
 
 cdef class Peer:
-    """What the fan-out touches of a client, side by side in memory."""
+    """What the fan-out and metering touch of a client, side by side in memory."""
 
     cdef public object transport
     cdef public object out
     cdef public list uncharged
     cdef public long long sent
+    cdef public long long total
+    cdef public long long undelivered
+    cdef public int last_bytes
+    cdef public int fd
     cdef public int direct_fd
     cdef public bint behind
     cdef public bint ended
@@ -48,7 +65,29 @@ cdef class Peer:
 
     def __init__(self, list uncharged not None):
         self.uncharged = uncharged
-        self.direct_fd = -1
+        self.undelivered = self.fd = self.direct_fd = -1
+
+    def unacknowledged(self):
+        """Bytes that were written but not yet acknowledged by the peer."""
+        return unacknowledged(self)
+
+    def take_delivered(self):
+        """Return the payload bytes acknowledged by the peer since the last call."""
+        cdef long long delivered
+        if not self.sent:
+            return 0
+        delivered = max(0, self.sent - unacknowledged(self))
+        self.sent -= delivered
+        self.total += delivered
+        if self.sent and self.undelivered < 0:
+            self.await_charge()
+        return delivered
+
+    def await_charge(self):
+        """Add this client to those whose delivered bytes are charged next."""
+        if not self.listed:
+            self.listed = True
+            self.uncharged.append(self)
 
 
 def spread(
@@ -73,6 +112,8 @@ def spread(
         peer = <Peer>key
         if peer.behind:
             behind.append(peer)
+            continue
+        if peer.ended:
             continue
         peer.sent += size
         if not peer.listed:
@@ -136,3 +177,15 @@ cdef bint holds(Peer peer) except -1:
     """Ask the transport whether it still holds bytes that were given to it."""
     peer.buffered = peer.transport.get_write_buffer_size() != 0
     return peer.buffered
+
+
+cdef long long unacknowledged(Peer peer) except -1:
+    cdef long long unsent
+    if peer.undelivered >= 0:
+        return peer.undelivered
+    if peer.fd < 0:
+        return 0
+    unsent = kernel_unacknowledged(peer.fd) - peer.last_bytes
+    if peer.buffered:
+        unsent += peer.transport.get_write_buffer_size()
+    return max(0, unsent)

@@ -7,6 +7,7 @@ connection limit of a key, an unresponsive connection is closed to make room for
 import asyncio
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Final, Protocol
@@ -89,17 +90,19 @@ class Charges:
                 yield
 
     def _charge(self, outputs: list[ClientOutput]) -> None:
-        """Charge the bytes delivered to some connections, with one total per key."""
-        delivered: dict[str, int] = {}
-        keys: dict[str, Key] = {}
+        """Charge the bytes delivered to some connections, with one total per key and tier."""
+        by_key: defaultdict[str, int] = defaultdict(int)
+        by_tier: defaultdict[str, int] = defaultdict(int)
         for output in outputs:
             output.listed = False
             delivered_bytes, key = output.take_delivered(), output.processor.key
-            if key is not None:
-                keys[key.key_id] = key
-                delivered[key.key_id] = delivered.get(key.key_id, 0) + delivered_bytes
-        for key_id, delivered_bytes in delivered.items():
-            self._add(keys[key_id], delivered_bytes)
+            if delivered_bytes and key is not None:
+                by_key[key.key_id] += delivered_bytes
+                by_tier[key.tier] += delivered_bytes
+        for key_id, delivered_bytes in by_key.items():
+            self._meter.add(key_id, delivered_bytes)
+        for tier, delivered_bytes in by_tier.items():
+            metrics.SENT_BYTES.labels(tier).inc(delivered_bytes)
 
     def usage_messages(self, key_id: str) -> Effects:
         """Messages for a new connection: a warning, or a close if the allowance is used up."""

@@ -68,7 +68,7 @@ CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
 TURN_FRAMES_MAX: Final = 16  # frames of one connection processed per turn of the event loop,
 TURN_BYTES_MAX: Final = 65_536  # and their bytes
-CLOSED_S: Final = 0.0001  # in a later callback of the event loop, to release a closed connection
+CLOSED_S: Final = 0.00005  # in a later callback of the event loop, to close a socket
 PIECES_MAX: Final = 16  # reads without a complete frame before reading is paced
 PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
@@ -124,11 +124,13 @@ class ClientConnection(asyncio.Protocol):
         "_inbound",
         "_parts",
         "_paused",
+        "_peer_ended",
         "_pieces",
         "_rest",
         "_scheduler",
         "_server_connections",
         "_slots",
+        "_socket_closed",
         "_turns",
         "address",
         "code",
@@ -166,6 +168,8 @@ class ClientConnection(asyncio.Protocol):
         self._rest = b""  # received bytes not yet processed
         self._pieces = 0  # reads since the last whole frame
         self._closing_bytes = 0  # received after our close frame
+        self._peer_ended = False  # the peer sends no more; the socket is closed in the next turn
+        self._socket_closed = False  # the rest is released in the next turn
         self._inbound: Inbound | None = None  # parser of an incomplete message
 
     # asyncio.Protocol
@@ -176,15 +180,12 @@ class ClientConnection(asyncio.Protocol):
         self._server_connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """The socket is closed; release the connection in its turn: thousands may end at once."""
         self._server_connections.discard(self)
         self.output.write_ended(failed=exc is not None)
-        self.output.ended = True
+        self.output.ended = self._socket_closed = True
         self._parts.totals.behind.discard(self.output)
-        self._move(ConnectionEvent.SOCKET_CLOSED)
-        self._turns.forget(self)
-        for slot in self._slots:
-            slot.leave()
+        self._turns.read(self)
 
     def data_received(self, data: bytes) -> None:
         """Process the complete frames in the receive buffer."""
@@ -199,8 +200,12 @@ class ClientConnection(asyncio.Protocol):
         self._turns.read(self)
 
     def eof_received(self) -> bool:
-        """Close, because the peer has shut down its sending side."""
-        return False
+        """Close in this connection's turn, because the peer has shut down its sending side."""
+        if self.transport.get_extra_info("sslcontext") is not None:
+            return False  # asyncio keeps no TLS connection half open
+        self._peer_ended = True
+        self._turns.read(self)
+        return True
 
     def pause_writing(self) -> None:
         """Stop reading from a slow consumer, so that no replies pile up."""
@@ -220,6 +225,11 @@ class ClientConnection(asyncio.Protocol):
         self._parts.fanout.caught_up(self.output)
         self._resume_input()
 
+    def _release_socket(self) -> None:
+        self._move(ConnectionEvent.SOCKET_CLOSED)
+        for slot in self._slots:
+            slot.leave()
+
     def shutdown(self) -> None:
         """Close the connection if it was not drained before the HTTP server stops."""
         if self.state is not ConnectionState.CLOSED:
@@ -236,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the socket is closed."""
+        """Whether the socket is closed and everything of the connection is released."""
         return self.state is ConnectionState.CLOSED
 
     # The state machine
@@ -463,6 +473,13 @@ class ClientConnection(asyncio.Protocol):
 
     def read(self, ends_at: float) -> bool:
         """Process received input within one turn's budget; returns whether any is left."""
+        if self._socket_closed:
+            self._release_socket()
+            return False
+        if self._peer_ended:
+            self._turns.spend(CLOSED_S)
+            self.transport.close()
+            return False
         if self.state in BEFORE_OPEN:
             if not self._paused and self.state is ConnectionState.HANDSHAKE:
                 data, self._rest = self._rest, b""
@@ -492,7 +509,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pace_reading(self) -> None:
         """Resume or pause reading from the socket, depending on the connection's state."""
-        if self.lost or self.transport.is_closing():
+        if self._peer_ended or self.lost or self.transport.is_closing():
             return
         if self.queued or not self._may_act():
             self.transport.pause_reading()

@@ -29,16 +29,20 @@ from onebook.gateway.processor import CommandProcessor
 from onebook.streams import Stream, packed
 
 IPPROTO_TCP: Final = 6
+WRITING_MAX_S: Final = 0.005  # then yield to the event loop; looked at after
+WRITES_AT_ONCE: Final = 64  # writes
 TAIL_BYTES_MAX: Final = 4 << 20  # of the live updates kept for a client that plays the past
 
 
 class PurePeer:
-    """The fields of a client that a broadcast uses.
+    """The fields of a client that broadcasts and metering use.
 
-    `out`: pending frames of this tick. `sent`: payload bytes since they were last charged.
-    `uncharged`: the clients with such bytes, of all connections. `listed`: this client is in it.
-    `behind`: a slow consumer. `ended`: a close frame was sent, or the socket is closed.
-    `buffered`: the transport may hold bytes.
+    `out`: pending frames of this tick. `sent`: payload bytes since they were last charged. `total`:
+    the delivered payload bytes before them. `undelivered`: set when the connection has ended, -1
+    before. `last_bytes`: length of the close frame, the last frame sent. `uncharged`: the clients
+    with bytes to charge, of all connections. `listed`: this client is in it. `behind`: a slow
+    consumer. `ended`: a close frame was sent, or the socket is closed. `buffered`: the transport
+    may hold bytes.
     """
 
     __slots__ = (
@@ -46,23 +50,54 @@ class PurePeer:
         "buffered",
         "direct_fd",
         "ended",
+        "fd",
+        "last_bytes",
         "listed",
         "out",
         "sent",
+        "total",
         "transport",
         "uncharged",
+        "undelivered",
     )
 
     def __init__(self, uncharged: list[Any]) -> None:
         self.transport: asyncio.Transport
         self.out: tuple[bytes, ...] | None = None
-        self.sent = 0
+        self.sent = self.total = self.last_bytes = 0
+        self.undelivered = -1
         self.uncharged = uncharged
         self.listed = False
-        self.direct_fd = -1
+        self.fd = self.direct_fd = -1
         self.behind = False
         self.ended = False
         self.buffered = False
+
+    def unacknowledged(self) -> int:
+        """Bytes that were written but not yet acknowledged by the peer."""
+        if self.undelivered >= 0:
+            return self.undelivered
+        if self.fd < 0:
+            return 0
+        held = self.transport.get_write_buffer_size() if self.buffered else 0
+        return max(0, held + sockets.unacknowledged(self.fd) - self.last_bytes)
+
+    def take_delivered(self) -> int:
+        """Return the payload bytes acknowledged by the peer since the last call."""
+        if not self.sent:
+            return 0
+        delivered = max(0, self.sent - self.unacknowledged())
+        self.sent -= delivered
+        self.total += delivered
+        if self.sent and self.undelivered < 0:
+            self.await_charge()
+        return delivered
+
+    def await_charge(self) -> None:
+        """Add this client to those whose delivered bytes are charged next."""
+        if not self.listed:
+            self.listed = True
+            self.uncharged.append(self)
 
 
 P = TypeVar("P", bound=PurePeer)
@@ -80,10 +115,10 @@ def spread_purely(
         if peer.behind:
             behind.append(peer)
             continue
+        if peer.ended:
+            continue
         peer.sent += size
-        if not peer.listed:
-            peer.listed = True
-            peer.uncharged.append(peer)
+        peer.await_charge()
         out = peer.out
         if out is None:
             peer.out = (frame,)
@@ -130,20 +165,15 @@ class ClientOutput(Peer):
     """The sending side of one client: writes frames and counts the delivered bytes.
 
     It extends `Peer` because the compiled fan-out reads its fields without Python. `packed`:
-    permessage-deflate was negotiated. `total` counts the delivered payload bytes. `processor` has
-    the key that pays for them.
+    permessage-deflate was negotiated. `processor` has the key that pays for the delivered bytes.
     """
 
-    __slots__ = ("_fd", "_last_bytes", "_undelivered", "packed", "processor", "total")
+    __slots__ = ("packed", "processor")
 
     def __init__(self, uncharged: "list[ClientOutput]", processor: CommandProcessor) -> None:
         super().__init__(uncharged)
         self.packed = False
         self.processor = processor
-        self.total = 0
-        self._fd = -1
-        self._last_bytes = 0  # length of the close frame, the last frame sent
-        self._undelivered: int | None = None  # set when the connection has ended
 
     def send_text(self, payload: bytes) -> None:
         """Send one text message."""
@@ -154,7 +184,7 @@ class ClientOutput(Peer):
         if self.ended:
             return
         self.sent += frames.payload_length(frame)
-        self._list()
+        self.await_charge()
         if self.out is not None:
             frame, self.out = b"".join((*self.out, frame)), None
         self.transmit(frame)
@@ -166,35 +196,9 @@ class ClientOutput(Peer):
 
     def abort(self) -> None:
         """Abort the connection; undelivered bytes are not charged."""
-        if self._undelivered is None:
-            self._undelivered = self.unacknowledged()
+        if self.undelivered < 0:
+            self.undelivered = self.unacknowledged()
         self.transport.abort()
-
-    def unacknowledged(self) -> int:
-        """Bytes that were written but not yet acknowledged by the peer."""
-        if self._undelivered is not None:
-            return self._undelivered
-        if self._fd < 0:
-            return 0
-        unsent = self.transport.get_write_buffer_size() + sockets.unacknowledged(self._fd)
-        return max(0, unsent - self._last_bytes)
-
-    def take_delivered(self) -> int:
-        """Return the payload bytes acknowledged by the peer since the last call."""
-        if not self.sent:
-            return 0
-        delivered = max(0, self.sent - self.unacknowledged())
-        self.sent -= delivered
-        self.total += delivered
-        if self.sent and self._undelivered is None:
-            self._list()
-        return delivered
-
-    def _list(self) -> None:
-        """Add this client to those whose delivered bytes are charged next."""
-        if not self.listed:
-            self.listed = True
-            self.uncharged.append(self)
 
     def take_written(self) -> int:
         """Return the payload bytes written since the last call, acknowledged or not."""
@@ -208,23 +212,23 @@ class ClientOutput(Peer):
         sock = self.transport.get_extra_info("socket")
         if sock is None:
             return
-        self._fd = sock.fileno()
+        self.fd = sock.fileno()
         # Unsent bytes in the kernel become stale too, so keep its buffer small.
         sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, limits.unsent_bytes_max)
         encrypted = self.transport.get_extra_info("sslcontext") is not None
         if limits.direct_send and not encrypted:
-            self.direct_fd = self._fd
+            self.direct_fd = self.fd
 
     def write_ended(self, *, failed: bool) -> None:
         """Record how many bytes did not reach the peer, after the socket was closed."""
-        if self._undelivered is None:
+        if self.undelivered < 0:
             # After a failed write, the size of the transport's buffer is unknown.
-            self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
+            self.undelivered = self.sent if failed and self.buffered else self.unacknowledged()
 
     def last_frame_written(self, last_bytes: int) -> None:
         """Send nothing after the close frame that was written."""
         self.ended = True
-        self._last_bytes = last_bytes
+        self.last_bytes = last_bytes
         if self.out is not None:
             # Discard this tick's pending frames: nothing may follow a close frame.
             self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
@@ -233,7 +237,7 @@ class ClientOutput(Peer):
     def half_close(self) -> None:
         """Shut down sending, but read until the peer closes, so that it gets our close frame."""
         if self.transport.can_write_eof():
-            self._last_bytes += 1  # the kernel counts the end of the stream
+            self.last_bytes += 1  # the kernel counts the end of the stream
             self.transport.write_eof()
         else:
             self.transport.close()
@@ -355,15 +359,24 @@ class Fanout:
         for tail in subscribers.tails:
             tail.status(payload)
 
-    def flush(self) -> None:
-        """Write this tick's frames with one write per client, whatever the number of streams."""
-        touched, self._touched = self._touched, []
-        write_each(touched)
+    def flush(self) -> bool:
+        """Write this tick's frames with one write per client, whatever the number of streams.
+
+        Returns whether frames are left, because writing took `WRITING_MAX_S`.
+        """
+        touched, ends_at = self._touched, self._monotonic() + WRITING_MAX_S
+        while touched:
+            peers = touched[:WRITES_AT_ONCE]
+            del touched[:WRITES_AT_ONCE]
+            write_each(peers)
+            if touched and self._monotonic() >= ends_at:
+                return True
         if self._published:
             published, self._published = self._published, []
             now = self._monotonic()
             for stream in published:
                 metrics.LATENCY.observe(max(0.0, now - stream.newest_at))
+        return False
 
     def _broadcast(
         self, subscribers: StreamSubscribers, missed: Stream | None, payload: bytes

@@ -35,7 +35,7 @@ from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
-from onebook.streams.past import NO_HISTORY, PastBooks, QualityQuery
+from onebook.streams.past import NO_HISTORY, PastBooks, QualityQuery, RecordedTimes
 from onebook.transactions.service import Transactions
 from onebook.transfers import Transfers, no_transfers
 
@@ -238,6 +238,16 @@ class Gateway:
         if self.past is None:
             raise HistoryUnavailable(NO_HISTORY)
         return await self.past.quality(query)
+
+    async def recorded(self, symbol: str, start_us: int, end_us: int) -> RecordedTimes:
+        """Return when books of a pair were recorded, for REST.
+
+        Raises:
+            HistoryUnavailable: There is no history, or it cannot be read.
+        """
+        if self.past is None:
+            raise HistoryUnavailable(NO_HISTORY)
+        return await self.past.recorded(symbol, start_us, end_us)
 
     def limits_changed(self) -> None:
         """Apply changed limits after the settings were updated in place."""

@@ -29,7 +29,7 @@ PUBLISHED: Final = Counter("onebook_ws_published", "Updates published by all str
 BACKLOG: Final = Gauge("onebook_ws_publish_backlog", "Streams that are due but not yet published.")
 SATURATED: Final = Counter(
     "onebook_ws_publish_saturated",
-    "Event loop turns with more due streams than one turn can publish.",
+    "Times that due streams waited 50 ms for others to be published.",
 )
 LATENCY: Final = Histogram(
     "onebook_delivery_latency_seconds",

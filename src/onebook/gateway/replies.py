@@ -898,6 +898,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "subscribing",
             "gap",
             "checksum",
+            "audit",
             "crossed",
             "absurd_price",
             "levels",

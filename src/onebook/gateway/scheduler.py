@@ -9,7 +9,7 @@ callbacks of the event loop.
 import asyncio
 import logging
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -167,7 +167,7 @@ class Turns:
         self._turn_s = turn_s
         self._monotonic = monotonic
         self._call_soon = call_soon
-        self._waiting: deque[ClientPort] = deque()
+        self._waiting: OrderedDict[ClientPort, None] = OrderedDict()
         self._armed = False  # whether a turn has begun and its end is scheduled
         self._ends_at = 0.0
 
@@ -182,7 +182,7 @@ class Turns:
             self._begin()
         if self._monotonic() >= self._ends_at or reader.read(self._ends_at):
             reader.queued = True
-            self._waiting.append(reader)
+            self._waiting[reader] = None
             reader.pace_reading()
 
     def spend(self, seconds: float = math.inf) -> None:
@@ -193,7 +193,7 @@ class Turns:
         """Remove a closed connection."""
         if reader.queued:
             reader.queued = False
-            self._waiting.remove(reader)
+            del self._waiting[reader]
 
     def _begin(self) -> None:
         self._ends_at = self._monotonic() + self._turn_s
@@ -207,9 +207,9 @@ class Turns:
             return
         self._begin()
         for _ in range(len(self._waiting)):
-            reader = self._waiting.popleft()
+            reader, _ = self._waiting.popitem(last=False)
             if reader.read(self._ends_at):
-                self._waiting.append(reader)
+                self._waiting[reader] = None
             else:
                 reader.queued = False
                 reader.pace_reading()

@@ -47,8 +47,9 @@ class PlayOutput:
         """Send a changed health of an exchange."""
         self._output.write(self._form.message(payload))
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
         """Do nothing: messages are written at once."""
+        return False
 
 
 class PlayedView:

@@ -28,6 +28,8 @@ UNREADABLE: Final = "This part of the history cannot be read; the log of the nod
 TOO_SLOW: Final = f"The history was not read within {READ_TIMEOUT_S:g} s."
 MUST_BE_MOMENT: Final = "must be ISO 8601 text such as 2026-11-27T14:03:00, or microseconds"
 
+Span = tuple[int, int]  # from and to
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,6 +64,22 @@ class QualityQuery(NamedTuple):
     exchanges: Collection[str]
     symbols: Collection[str]
     by: str
+
+
+class RecordedTimes(NamedTuple):
+    """When books of a pair were recorded; times are microseconds since 1970.
+
+    Args:
+        first_us: The first recorded moment of the history, of any pair; None if there is none.
+        last_us: The last one.
+        recorded: The times in which any book of the pair was recorded.
+        exchanges: The times of each exchange.
+    """
+
+    first_us: int | None
+    last_us: int | None
+    recorded: list[Span]
+    exchanges: dict[str, list[Span]]
 
 
 class PastBooks:
@@ -134,6 +152,15 @@ class PastBooks:
         what = f"The quality of {iso_us(query.start_us)} to {iso_us(query.end_us)}"
         return await self._read(what, self._quality, query)
 
+    async def recorded(self, symbol: str, start_us: int, end_us: int) -> RecordedTimes:
+        """Return when books of a pair were recorded within a time.
+
+        Raises:
+            HistoryUnavailable: As `fetch`.
+        """
+        return await self._read(f"The recorded times of {symbol}", self._recorded, symbol,
+                                start_us, end_us)  # fmt: skip
+
     async def _read(
         self, what: str, function: Callable[P, R], *args: P.args, **named: P.kwargs
     ) -> R:
@@ -165,6 +192,23 @@ class PastBooks:
 
         rows = HistoryFolder(self.root).quality(query.start_us, query.end_us)
         return summary(selected(rows, query.exchanges, query.symbols), query.by)
+
+    def _recorded(self, symbol: str, start_us: int, end_us: int) -> RecordedTimes:
+        # pyarrow is an extra
+        from onebook.archive.folder import HistoryFolder
+        from onebook.archive.reader import merged_spans, recorded_times
+
+        folder = HistoryFolder(self.root)
+        exchanges = recorded_times(folder, symbol, start_us, end_us)
+        recorded = merged_spans(span for spans in exchanges.values() for span in spans)
+        hours = folder.hours()
+        ends = [span for hour_us in hours[:1] + hours[-1:] for span in folder.coverage([hour_us])]
+        return RecordedTimes(
+            min((each.start_us for each in ends), default=None),
+            max((each.end_us for each in ends), default=None),
+            recorded,
+            exchanges,
+        )
 
     def _book(self, key: StreamKey, at_us: int, message_id: str | int | float | None) -> bytes:
         # pyarrow is an extra

@@ -39,7 +39,8 @@ JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # obsolete queue entries that are tolerated
 MERGE_PACE_S: Final = 0.01  # minimum time between two merges, if the first changed nothing
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
-PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted this long
+PUBLISHING_MAX_S: Final = 0.005  # or once publishing has lasted this long
+SATURATED_S: Final = 0.05  # due streams that wait longer than this count as saturation
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
@@ -117,8 +118,8 @@ class Publisher(Protocol):
     def status(self, stream: Stream, payload: bytes) -> None:
         """Send a changed health of an exchange of the stream."""
 
-    def flush(self) -> None:
-        """Write the updates of this tick, which are complete."""
+    def flush(self) -> bool:
+        """Write the updates of this tick, which are complete; return whether some are left."""
 
 
 class Streams:
@@ -140,7 +141,9 @@ class Streams:
         self.publisher = publisher
         self._stamp = stamp  # writes the times of messages from microseconds since 1970
         self.published_total = 0
-        self.saturated_total = 0  # ticks that could not publish all due streams
+        self.saturated_total = 0  # times that due streams waited for `SATURATED_S`
+        self._backlog_since: float | None = None  # when the first of them had to wait
+        self._unwritten = False  # the publisher has updates of an earlier tick
         self._books = books
         self._supervisor = supervisor
         self._catalogue = catalogue
@@ -269,7 +272,9 @@ class Streams:
         options = stream.key.options
         stream.forced = stream.forced or options.ages or options.coverage or options.times
         self._publish(stream, now)
-        self.publisher.flush()
+        self._unwritten = self.publisher.flush()
+        if self._unwritten:
+            self._arm(now)
 
     # Callbacks of books
 
@@ -314,7 +319,14 @@ class Streams:
                     self._arm(now)
 
     def tick(self, now: float) -> float | None:
-        """Publish due streams; returns when the next one is due, None without one."""
+        """Publish due streams; returns when the next one is due, None without one.
+
+        A tick with much to publish or to write continues in later turns of the event loop.
+        """
+        if self._unwritten:
+            self._unwritten = self.publisher.flush()
+            if self._unwritten:
+                return now
         ends_at = self._clock.monotonic() + PUBLISHING_MAX_S
         for _ in range(PUBLISHES_PER_TICK_MAX):
             due = self._next_due(now)
@@ -326,11 +338,21 @@ class Streams:
                 self._answer(due)
             if self._clock.monotonic() >= ends_at:
                 break
-        self.publisher.flush()
-        if self._ready:
-            self.saturated_total += 1
+        self._unwritten = self.publisher.flush()
+        self._count_saturation(now)
+        if self._ready or self._unwritten:
             return now
         return self._later[0][0] if self._later else None
+
+    def _count_saturation(self, now: float) -> None:
+        """Count how often due streams waited for `SATURATED_S`."""
+        if not self._ready:
+            self._backlog_since = None
+        elif self._backlog_since is None:
+            self._backlog_since = now
+        elif now - self._backlog_since >= SATURATED_S:
+            self._backlog_since = now
+            self.saturated_total += 1
 
     # The queue
 

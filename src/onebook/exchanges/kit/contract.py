@@ -379,6 +379,13 @@ class StreamPosition(Enum):
 class Seeded(Protocol):
     """The part of a connector whose books are seeded by REST bodies; see also `Connector`."""
 
+    @property
+    def comparable(self) -> bool:
+        """Whether bodies come by REST and have the numbers of the stream.
+
+        What `fetched` returns for a live book must then equal the book.
+        """
+
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Process the body of a `Fetch`, as every connector does."""
 

@@ -442,6 +442,11 @@ class Engine:
 class SeededEngine(Engine):
     """The protocol state of one connection whose books start at requested bodies."""
 
+    @property
+    def comparable(self) -> bool:
+        """Whether bodies are requested by REST."""
+        return self._channel.request is None
+
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Start a book at its REST body, unless books are requested on the socket."""
         if self._channel.seed is None:
@@ -549,6 +554,8 @@ class QuietEngine(Engine):
 
     Its channel makes a `QuietBook` for each instrument; `seed` decodes `bids`, `asks` and `at`.
     """
+
+    comparable = False  # bodies have no numbers
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Start a book at its body, or compare a live book with it."""

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from importlib import import_module
 from typing import Final, NamedTuple, Self
 
@@ -112,11 +113,18 @@ def wrong_symbol(case: Case) -> list[Frame]:
     return [case._replace(channel=case.channel.labelled(other)).frame()]
 
 
+def lie(case: Case) -> list[Frame]:
+    """Double the amount of a bid."""
+    price, amount = case.channel.top(3).bids[-1]
+    return [case.frame(_with_bid(case.changes, price, str(2 * Decimal(amount))))]
+
+
 def _with_bid(changes: TextChanges, price: str, amount: str) -> TextChanges:
     return TextChanges([*changes.bids, (price, amount)], changes.asks)
 
 
-FAULTS: Final[dict[str, Callable[[Case], list[Frame]]]] = {
+Fault = Callable[[Case], list[Frame]]
+FAULTS: Final[dict[str, Fault]] = {
     "gap": gap,
     "duplicate": duplicate,
     "garbage": garbage,
@@ -156,7 +164,7 @@ class SimulatedExchange:
         self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
         self._natives = {listing.symbol: listing.native for listing in kind.listings}
         self._delisted: dict[str, ListedSymbol] = {}
-        self._planned: dict[str, deque[str]] = {}
+        self._planned: dict[str, deque[Fault]] = {}
         self._rest_failures: deque[RestReply] = deque(maxlen=FAULTS_QUEUED_MAX)
         self._frozen = False
         self._state = 0  # states since the last message of the depth
@@ -224,8 +232,15 @@ class SimulatedExchange:
             raise ValueError(f"unknown fault {kind!r}; there are: {', '.join(FAULTS)}")
         if kind == "checksum" and EXCHANGES[self.name].guard is not LossDetection.CHECKSUM:
             raise ValueError(f"{self.name} sends no checksum")
+        self._plan(symbol, FAULTS[kind])
+
+    def lie_next(self, symbol: str) -> None:
+        """Send a wrong amount in the next update of a symbol, without any sign of it."""
+        self._plan(symbol, lie)
+
+    def _plan(self, symbol: str, fault: Fault) -> None:
         planned = self._planned.setdefault(self._natives[symbol], deque(maxlen=FAULTS_QUEUED_MAX))
-        planned.append(kind)
+        planned.append(fault)
 
     def admit_all(self) -> None:
         """Allow connection attempts and requests at any rate, so that tests need not wait."""
@@ -356,7 +371,7 @@ class SimulatedExchange:
             return
         case = Case(self._dialect, channel, changes, self._board.listings, Now.of(self._clock))
         planned = self._planned.get(channel.key.native)
-        frames = FAULTS[planned.popleft()](case) if planned else [case.frame()]
+        frames = planned.popleft()(case) if planned else [case.frame()]
         for client in self._front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:

@@ -1785,6 +1785,13 @@ export class Onebook {
     return answer.fees;
   }
 
+  /** The recorded quality of exchanges: uptime, failures, ages and crossings. */
+  async quality({ start, end, exchanges = [], symbols = [], by = "exchange" } = {}) {
+    const asked = { from: start, to: end, exchanges: exchanges.join(), symbols: symbols.join(), by };
+    const query = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
+    return camelCasedThrough(await this.#request("GET", `/exchanges/quality?${query}`, undefined, true));
+  }
+
   /** The health of the service. */
   async health() {
     return camelCasedThrough(await this.#request("GET", "/health"));

@@ -8,6 +8,7 @@ import { Drawer } from "./drawer.js";
 import { Fees } from "./fees.js";
 import { age } from "./format.js";
 import { Panel } from "./panel.js";
+import { Rest } from "./rest.js";
 import { listed } from "./search.js";
 import { panelOf, PANELS_MAX, RATES, readState, ROWS, writeState } from "./state.js";
 import { Usage } from "./usage.js";
@@ -55,6 +56,7 @@ const alerts = new Alerts(document.querySelector("#alerts .alerts"), {
 });
 
 let session = null;
+let rest = null; // with the key of the session
 let link = "idle"; // the state of the session
 let lateness = new Lateness(); // delay of this connection's updates
 let measuring = false;
@@ -74,6 +76,7 @@ function connect(key) {
   session?.stop();
   const client = new Onebook(location.origin, key);
   usage.client = fees.client = client;
+  rest = new Rest(key);
   const mine = (session = client.session({
     state: showState,
     view: shown,
@@ -115,16 +118,17 @@ function shown(view, message) {
 
 function showPart(view) {
   const { panel, part } = partOf(view);
-  panel?.updatePart(part, view, lateness.ageOf(view.timestamp));
+  panel?.updatePart(part, view, view.past ? 0 : lateness.ageOf(view.timestamp));
 }
 
 function showUpdate(view, panel) {
-  const lateMs = lateness.of(view.timestamp);
+  const lateMs = view.past ? 0 : lateness.of(view.timestamp);
   panel?.update(view, lateMs);
   if (lateMs >= LATE_MS && now() - measuredAt >= LATE_PING_EVERY_MS) measure();
 }
 
-function warned({ type, message }) {
+function warned({ type, message, symbol, view }) {
+  if (type === "history_end" && view == null) panels.find((panel) => panel.subscribed === symbol)?.reachedPresent();
   if (WARNINGS.includes(type)) notice(message, [], session);
 }
 
@@ -222,6 +226,8 @@ function notice(text, symbols = [], about = null) {
 const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
   unsubscribe: (symbol, view) => session?.unsubscribe(symbol, view),
+  ask: (message) => session?.ask(message) ?? Promise.reject(new Error("Not connected.")),
+  recorded: (symbol, fromMs, toMs) => rest.get(`/history/${symbol}`, { from: String(fromMs * 1_000), to: String(toMs * 1_000) }),
   times: (symbol) => session?.orderBook(symbol, TIMES),
   has: (symbol) => session?.has(symbol) ?? false,
   options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
@@ -367,7 +373,7 @@ function seen() {
 // The key is kept only in this tab. `onebook demo` passes one in `#key=`.
 
 function forgetKey() {
-  usage.client = fees.client = null;
+  usage.client = fees.client = rest = null;
   try { sessionStorage.removeItem(KEY_SLOT); } catch { /* storage is off */ }
 }
 
@@ -410,6 +416,10 @@ at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: read it as on load.
 addEventListener("hashchange", () => location.reload());
+
+// The header may take two rows; what is sticky below it must not be covered.
+const header = document.querySelector(".top");
+new ResizeObserver(() => document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`)).observe(header);
 
 document.addEventListener("visibilitychange", seen);
 addEventListener("resize", fit);

@@ -102,13 +102,13 @@ export class Crossed {
   }
 
   /** Write the list when crossings begin or end; figures only twice a second, because faster ones are unreadable. */
-  write(nowMs, live, ages, sinceMs) {
-    if (this.#kind !== this.#written) this.showFigures(nowMs, live, ages, sinceMs);
+  write(nowMs, when, ages, sinceMs) {
+    if (this.#kind !== this.#written) this.showFigures(nowMs, when, ages, sinceMs);
   }
 
-  /** Write everything; `ages` are those of the exchanges' data, `sinceMs` ago. */
-  showFigures(nowMs, live, ages, sinceMs) {
-    this.#say(nowMs, live);
+  /** Write everything: `when` is the time of the update in words, `ages` are those of the exchanges' data, `sinceMs` ago. */
+  showFigures(nowMs, when, ages, sinceMs) {
+    this.#say(nowMs, when);
     const shown = [...this.#pairs.values(), ...this.#ended];
     while (this.#list.childElementCount > shown.length) this.#list.lastChild.remove();
     while (this.#list.childElementCount < shown.length) this.#list.append(item());
@@ -135,14 +135,14 @@ export class Crossed {
     this.withdraw();
   }
 
-  #say(nowMs, live) {
+  #say(nowMs, when) {
     const fees = this.#gross ? "before fees" : "after fees";
     const count = this.#pairs.size;
     const [last] = this.#ended;
     let text = "—";
     if (this.#refusal) text = this.#refusal;
     else if (this.#heard && count) {
-      text = `Crossed ${live ? "now" : "at the last update"} ${fees}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.`;
+      text = `Crossed ${when} ${fees}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.`;
     } else if (this.#heard) {
       text = `Not crossed by ${this.#least.value} % ${fees}.`.replace("by 0 % ", "");
       if (last) text += ` Last crossed ${age(nowMs - last.endedMs)} ago:`;

@@ -65,7 +65,7 @@ export class Depth {
   #zoom = null; // {min, max} of the visible distances; null shows the whole range
 
   /**
-   * `view` is the site of a `Part`; `received(book, step)` is called with each book, `changed(range)` when the user chose
+   * `view` is the site of a `Part`; `received(book, step, left, timestamp)` is called with each book, `changed(range)` when the user chose
    * another range; `awaited()` returns true while books are visible elsewhere.
    */
   constructor(root, { range, view, received, awaited, changed }) {
@@ -143,20 +143,21 @@ export class Depth {
   }
 
   /** Handle a change of the view. */
-  update({ bids, asks, marketStats, coverage }, nowMs) {
+  update({ bids, asks, marketStats, coverage, staleExchanges, timestamp }, nowMs) {
     this.coverage = coverage;
     this.#receivedMs = nowMs;
-    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ...this.#asked.reading };
+    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, staleExchanges, timestamp, ...this.#asked.reading };
   }
 
   /** Draw the newest book unless it is drawn already. */
   show(mid) {
     if (!this.#unread || !mid) return;
+    const { staleExchanges, timestamp } = this.#unread;
     this.#book = readBook(this.#unread);
     this.#unread = null;
     this.#mid = mid;
     this.#shownMs = this.#receivedMs;
-    this.received(this.#book, Number(this.#asked.group));
+    this.received(this.#book, Number(this.#asked.group), staleExchanges, timestamp);
     this.#unsaid = true;
     if (this.#sight.visible || !this.#chart) this.#draw();
   }

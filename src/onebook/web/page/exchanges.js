@@ -1,45 +1,30 @@
 // The page of the exchanges' quality: a table of the recorded hours, read over REST with the key of this tab.
 
 import { fixed } from "./format.js";
+import { Refused, Rest } from "./rest.js";
 
 const KEY_SLOT = "onebook.key"; // as on the first page
 const HOUR_MS = 3_600_000;
 const STRIP_HOURS_MAX = 168; // more would be narrower than a pixel
 const OUTAGES_SHOWN = 3;
 const SVG = "http://www.w3.org/2000/svg";
-const TIMEOUT_MS = 20_000;
 const at = (id) => document.getElementById(id);
 let key = null;
-let token = null;
-
-class Refused extends Error {}
-
-async function request(path, options = {}) {
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const answer = await fetch(`/api/v1${path}`, { cache: "no-store", signal, ...options });
-  const found = await answer.json().catch(() => null);
-  if (answer.ok && found) return found;
-  throw new Refused(found?.message ?? `The service returned HTTP ${answer.status}.`);
-}
+let rest = null;
 
 /** The quality by exchange or by hour, from the start of the oldest hour on. */
 async function quality(by, from, symbol) {
-  const query = new URLSearchParams({ by, from: String(from * 1000), symbols: symbol });
-  return (await request(`/exchanges/quality?${query}`, { headers: { Authorization: `Bearer ${token}` } })).rows;
-}
-
-async function authenticate() {
-  const headers = { "Content-Type": "application/json" };
-  const answer = await request("/authenticate", { method: "POST", headers, body: JSON.stringify({ api_key: key }) });
-  token = answer.session_token;
+  return (await rest.get("/exchanges/quality", { by, from: String(from * 1000), symbols: symbol })).rows;
 }
 
 async function show() {
   const [hours, symbol] = [Number(at("hours").value), at("symbol").value.trim().toUpperCase()];
   const from = Math.floor(Date.now() / HOUR_MS - hours) * HOUR_MS;
   say("Waiting for the service.");
+  let accepted = false; // the key
   try {
-    if (!token) await authenticate();
+    await rest.open();
+    accepted = true;
     const strips = hours <= STRIP_HOURS_MAX ? quality("hour", from, symbol) : [];
     const [exchanges, byHour] = await Promise.all([quality("exchange", from, symbol), strips]);
     draw(exchanges, byHour, from, hours);
@@ -47,10 +32,8 @@ async function show() {
     say(exchanges.length ? "" : "No closed hour was recorded in this time.");
     enter(true);
   } catch (error) {
-    const known = error instanceof Refused;
-    say(known ? error.message : "The service did not respond; try again.");
-    if (!token) enter(false);
-    token = null; // a session may have ended
+    say(error instanceof Refused ? error.message : "The service did not respond; try again.");
+    if (!accepted) enter(false);
   }
 }
 
@@ -125,18 +108,20 @@ function percent(share) {
 
 /** Seconds in the largest unit that fits. */
 function span(seconds) {
-  if (seconds >= 5400) return `${fixed(seconds / 3600, 1)} h`;
-  return seconds >= 90 ? `${fixed(seconds / 60, 1)} min` : `${fixed(seconds, 1)} s`;
+  const [size, unit] = seconds >= 5400 ? [3600, "h"] : seconds >= 90 ? [60, "min"] : [1, "s"];
+  return `${fixed(seconds / size, 1)}\u00a0${unit}`; // on one line
 }
 
 at("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   key = at("key").value.trim();
+  rest = new Rest(key);
   at("key").value = "";
   show();
 });
 at("choice").addEventListener("submit", (event) => (event.preventDefault(), show()));
 at("hours").addEventListener("change", show);
 try { key = sessionStorage.getItem(KEY_SLOT); } catch { /* storage is off */ }
+rest = new Rest(key);
 if (key) show();
 else enter(false);

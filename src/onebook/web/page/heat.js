@@ -49,12 +49,17 @@ export class Heat {
   #painted = { column: -1, revision: -1 };
   #span = null; // number of columns chosen by the user
   #shown = 0; // columns of the drawn axis
+  #shownEnd = ""; // its last label
   #cursor = null; // {back, bin}: columns before the newest one, and the bin
   #far = null; // {book, unit, nowMs}: the last book with a longer range
   #base = "";
   #quote = "";
   #saidMs = -Infinity;
   #stale = false; // whether the newest column changed since it was drawn
+  #percent = null; // the range, as `Liquidity` has it
+  #live = this.liquidity; // kept while the past is shown
+  #originMs = performance.timeOrigin; // when column 0 began
+  #end = () => "now"; // the time of the newest column on the axis
   #drawnMs = -Infinity;
   #sight;
 
@@ -83,7 +88,8 @@ export class Heat {
 
   /** The range in per cent of the mid on each side, or "all": as far as the book extends. */
   set range(range) {
-    this.liquidity.percent = range === "all" ? null : Number(range);
+    this.#percent = range === "all" ? null : Number(range);
+    this.liquidity.percent = this.#live.percent = this.#percent;
   }
 
   /** Whether it is visible. */
@@ -117,11 +123,62 @@ export class Heat {
     this.#draw();
   }
 
+  /** Show the time before a past moment, empty at first, from `originMs` on; without one, show the present again. */
+  turn(originMs = null) {
+    const past = originMs !== null;
+    this.liquidity = past ? new Liquidity(this.#bins || undefined, Infinity) : this.#live;
+    this.liquidity.percent = this.#percent;
+    this.#originMs = originMs ?? performance.timeOrigin;
+    this.#end = past ? () => this.#time(this.liquidity.last, { hour12: false }) : () => "now";
+    this.#cursor = this.#far = null;
+    this.#saidMs = this.#drawnMs = -Infinity;
+    write(this.#text, "");
+    this.#repaint();
+  }
+
+  /** Milliseconds of a time in the columns that are shown. */
+  since(timeMs) {
+    return timeMs - this.#originMs;
+  }
+
+  #time(column, options = {}) {
+    return new Date(this.#originMs + column * COLUMN_MS).toLocaleTimeString([], options);
+  }
+
+  /** Add a book without drawing it, as one of many. */
+  fill(book, left, nowMs, unit) {
+    this.liquidity.add(book, left, nowMs, unit);
+    this.#stale = true;
+  }
+
+  /** Continue the last book until a time. */
+  until(nowMs) {
+    this.liquidity.advance(nowMs);
+    this.#stale = true;
+  }
+
+  /** Write a sentence until the next description of the map. */
+  note(text) {
+    write(this.#text, text);
+    this.#saidMs = Infinity;
+  }
+
+  /** Draw what was added, at most a few times a second; `nowMs` is the time of the page. */
+  drawFilled(nowMs) {
+    if (!this.#sight.visible) return;
+    if (this.#stale && nowMs - this.#drawnMs >= DRAW_EVERY_MS) this.#drawAt(nowMs);
+    this.#say(nowMs);
+  }
+
   /** Advance the time, with or without a current book; called twice a second. */
   advance(nowMs) {
     this.liquidity.advance(nowMs);
     if (!this.#sight.visible) return;
     if (this.#stale || this.liquidity.last !== this.#painted.column) this.#drawAt(nowMs);
+    this.#say(nowMs);
+  }
+
+  #say(nowMs) {
     if (nowMs - this.#saidMs < SAY_EVERY_MS) return;
     this.#saidMs = nowMs;
     mark(this.#element, "aria-label", `Heat map of liquidity. ${this.summary()} ${KEYS}`);
@@ -129,7 +186,7 @@ export class Heat {
   }
 
   clear() {
-    this.liquidity.clear();
+    for (const each of new Set([this.liquidity, this.#live])) each.clear();
     this.#cursor = this.#far = null;
     this.#saidMs = this.#drawnMs = -Infinity;
     write(this.#text, "");
@@ -148,7 +205,7 @@ export class Heat {
     this.#bins = Math.max(0, Math.floor(room / bin));
     this.#plot = { width: 0, height: this.#bins * bin, bin };
     if (!width || !this.#bins) return;
-    this.liquidity.rows = this.#bins;
+    this.liquidity.rows = this.#live.rows = this.#bins;
     this.#ring.width = COLUMNS;
     this.#ring.height = this.#bins;
     this.#image = new ImageData(COLUMNS, this.#bins);
@@ -229,7 +286,7 @@ export class Heat {
       }
     }
     this.#painted = { column: liquidity.last, revision: liquidity.revision };
-    if (moved || this.#shown !== this.span) this.#axes();
+    if (moved || this.#shown !== this.span || this.#shownEnd !== this.#end()) this.#axes();
     this.#show();
   }
 
@@ -333,6 +390,7 @@ export class Heat {
     const { height, bin } = this.#plot;
     context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
     this.#shown = this.span;
+    this.#shownEnd = this.#end();
     if (!liquidity.step) return;
     const { px, family } = this.#inks.label;
     context.font = `${px * scale}px ${family}`;
@@ -359,7 +417,7 @@ export class Heat {
     for (let part = 0; part <= parts; part += 1) {
       const back = Math.round((this.#shown * (parts - part)) / parts);
       context.textAlign = part === 0 ? "left" : part === parts ? "right" : "center";
-      context.fillText(back ? `−${lasting(back)}` : "now", (left * part) / parts, this.#canvas.height - 4 * scale);
+      context.fillText(back ? `−${lasting(back)}` : this.#shownEnd, (left * part) / parts, this.#canvas.height - 4 * scale);
     }
     context.textAlign = "left";
   }
@@ -440,7 +498,7 @@ export class Heat {
   /** Describe a cell. */
   at(column, bin) {
     const { liquidity } = this;
-    const when = new Date(performance.timeOrigin + column * COLUMN_MS).toLocaleTimeString();
+    const when = this.#time(column);
     if (!liquidity.has(column)) return `${when}: ${this.#without(column)}`;
     const amount = liquidity.amount(column, bin);
     const places = decimals([liquidity.step], PRICE_DECIMALS_MAX);
@@ -493,7 +551,7 @@ export class Heat {
     const count = (flag) => columns.filter((each) => liquidity.flags(each) & flag).length;
     const crossed = count(CROSSED);
     const parts = [
-      `The last ${lasting(columns.length)}: the mid went from ${price(mids[0])} to ${price(mids.at(-1))}, between ${price(Math.min(...mids))} and ${price(Math.max(...mids))}`,
+      `${this.#end() === "now" ? `The last ${lasting(columns.length)}` : `The ${lasting(columns.length)} before ${this.#end()}`}: the mid went from ${price(mids[0])} to ${price(mids.at(-1))}, between ${price(Math.min(...mids))} and ${price(Math.max(...mids))}`,
       ...most,
       crossed ? `crossed in ${crossed} of ${columns.length} seconds` : "never crossed",
       ...liquidity.events.slice(-3).map(({ text }) => text),

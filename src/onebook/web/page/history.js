@@ -21,7 +21,8 @@ export class History {
   #nextMs = -Infinity; // start of the next point
   #addedMs = -Infinity;
   #fine = false; // whether prices have more digits than are shown
-  #when = "now"; // age of the last point
+  #when = "now"; // age or time of the last point
+  #live = null; // the lines of the present, while the past is shown
   #sight;
 
   constructor(element, text) {
@@ -33,15 +34,26 @@ export class History {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
   }
 
-  /** Add the figures of an update, both null if a side is empty; `fine` as in `readBook`. */
-  add({ mid_price: mid, spread }, nowMs, fine = false) {
+  /** Add the figures of an update, both null if a side is empty; `fine` as in `readBook`. One of many is not drawn. */
+  add({ mid_price: mid, spread }, nowMs, fine = false, draws = true) {
     this.#fine = fine;
     if (mid == null) return this.gap(nowMs);
     const further = nowMs >= this.#nextMs;
     if (further) this.#nextMs = nowMs + EVERY_MS;
     this.#addedMs = nowMs;
     this.#push([nowMs, mid, spread], further);
-    if (!this.#chart || (further && this.#sight.visible)) this.#draw();
+    if (draws && (!this.#chart || (further && this.#sight.visible))) this.#draw();
+  }
+
+  /** Show the time before a past moment, empty at first; without `past`, show the present again. */
+  turn(past) {
+    if (!past && !this.#live) return;
+    if (past) this.#live ??= this.#lines;
+    this.#lines = past ? [[], [], []] : this.#live;
+    if (!past) this.#live = null;
+    this.#nextMs = this.#addedMs = -Infinity;
+    this.#text.textContent = this.#when = "";
+    this.#rebuild();
   }
 
   /** Interrupt the line between the last point and the next one. */
@@ -67,8 +79,15 @@ export class History {
 
   /** Show the age of the last point, which without updates is not now. */
   showFigures(nowMs, live) {
-    this.#when = live ? "now" : ago(nowMs - this.#addedMs, false);
+    const last = this.#lines[0].at(-1);
+    if (this.#live) this.#when = last === undefined ? "" : new Date(last * 1_000).toLocaleTimeString();
+    else this.#when = live ? "now" : ago(nowMs - this.#addedMs, false);
     this.write();
+  }
+
+  /** Draw what was added without drawing. */
+  drawFilled() {
+    if (this.#sight.visible) this.#draw();
   }
 
   #draw() {
@@ -80,11 +99,13 @@ export class History {
     this.#chart?.destroy();
     this.#chart = null;
     this.#lines = [[], [], []];
+    if (this.#live) this.#live = [[], [], []];
     this.#nextMs = -Infinity;
     this.#text.textContent = "";
   }
 
   #report() {
+    if (!this.#when) return; // until the age of the last point is known
     const [times, mids, spreads] = this.#lines;
     const last = mids.at(-1) == null ? mids.length - 2 : mids.length - 1;
     const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : last;

@@ -42,9 +42,12 @@ export class Liquidity {
   #left = null; // exchanges missing from the book; null before the first book
   #unsuitedMs = null; // since when another step has fitted better
   #brightMs = -Infinity; // when an amount last needed the current colour scale
+  #carriedMax;
 
-  constructor(rows = ROWS / 2) {
+  /** With `carriedMax` a quiet book is copied into this many columns: a past one into all, because nothing was missed. */
+  constructor(rows = ROWS / 2, carriedMax = CARRIED_MAX) {
     this.#rows = rows;
+    this.#carriedMax = carriedMax;
   }
 
   /** Set the number of visible bins, which determines the step. */
@@ -126,7 +129,7 @@ export class Liquidity {
   advance(nowMs) {
     const column = Math.floor(nowMs / COLUMN_MS);
     if (this.last < 0) this.last = column;
-    const carried = this.#open && column - this.last <= CARRIED_MAX;
+    const carried = this.#open && column - this.last <= this.#carriedMax;
     const outage = this.first >= 0 && !this.#open ? OUTAGE : 0;
     for (let next = Math.max(this.last + 1, column - COLUMNS + 1); next <= column; next += 1) {
       if (carried) this.#copy((next - 1) % COLUMNS, next % COLUMNS);

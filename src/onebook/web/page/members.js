@@ -28,7 +28,8 @@ export class Members {
   #sight;
   #writtenMs = -Infinity; // when figures were last written
   #next = 0; // the next row to write
-  #delays = new Delays();
+  #live = new Delays();
+  #delays = this.#live; // none while the past is shown
 
   constructor(body, summary) {
     this.#body = body;
@@ -93,6 +94,40 @@ export class Members {
     this.#write(row, state, reason);
   }
 
+  /** Begin to show the past, or the present again, with no state known; the delays are those of the present. */
+  turn(past) {
+    this.#delays = past ? new Delays() : this.#live;
+    this.none();
+  }
+
+  /** The past has become the present: states go on. */
+  reachedPresent() {
+    this.#delays = this.#live;
+  }
+
+  /** Show no state, age or share. */
+  none() {
+    this.lost();
+    this.#book = null;
+    for (const row of this.#rows.values()) {
+      row.ageMs = undefined;
+      for (const cell of [row.age, row.bids, row.asks]) write(cell, "–");
+      row.delay.show(this.#delays, row.element.dataset.exchange);
+    }
+  }
+
+  /** Show the states of a past moment, by exchange: {state, reason, detail}. */
+  then(states) {
+    const names = Object.keys(states);
+    if (String(names) !== String([...this.#rows.keys()])) this.begin(names, []);
+    for (const [exchange, { state, reason, detail }] of Object.entries(states)) {
+      const row = this.#rows.get(exchange);
+      row.seenOut = false;
+      this.#write(row, state, detail || reason);
+    }
+    this.#writtenMs = -Infinity;
+  }
+
   /** Handle an update: an omitted exchange is no longer live; an included one is live again.
   *
   * A state from `exchange_status` stays until an update has omitted the exchange, because an earlier update
@@ -102,7 +137,7 @@ export class Members {
     this.#book = book;
     const delays = { ...book.ages };
     for (const exchange of left) delete delays[exchange];
-    this.#delays.add(delays, lateMs, nowMs);
+    if (this.#delays === this.#live) this.#live.add(delays, lateMs, nowMs);
     for (const [exchange, row] of this.#rows) {
       const absent = left.includes(exchange);
       if (absent && row.state === "live") this.#write(row, "stale", "omitted from the book");

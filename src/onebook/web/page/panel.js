@@ -1,11 +1,12 @@
 // The panel of one symbol: its subscription and the cards of its book.
 
 import { PriceAges } from "./ages.js";
+import { Backfill, SPAN_MS } from "./backfill.js";
 import { now } from "./clock.js";
 import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
-import { Depth } from "./depth.js";
+import { Depth, reaching } from "./depth.js";
 import { age, ago, amountDecimals, decimals, decimalsMax, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
@@ -13,6 +14,7 @@ import { History } from "./history.js";
 import { percent } from "./holders.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
+import { Past } from "./past.js";
 import { Prices } from "./prices.js";
 import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
@@ -20,6 +22,7 @@ import { hide, mark, write } from "./write.js";
 
 const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
 const DEPTH_MIN = 25; // minimum levels requested: depth and shares need them
+const WAITING = "waiting for the first book";
 const NO_FEES = { "*": "0" }; // of routes and crossings while the fees are unknown
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 1_000; // without an update before the ladder is marked old
@@ -37,9 +40,12 @@ export class Panel {
   #reading = {}; // arguments of `readBook` for the accepted view
   #kept = {}; // the accepted choices of prices and step
   #unknownFees = []; // exchanges that net prices leave out
+  #timeMs = NaN; // the recorded time of a book that is played
   #readMs = 0; // when it was read: the time of its points in charts, even after a sleep between two frames
   #undrawn = false; // whether the charts do not have it yet
   #left = [];
+  #filledMs = NaN; // until when the charts have the minutes before
+  #filledIn = 0; // the step of the levels of the minutes before a past moment
   #places = new Places(); // for exact prices beside a binned ladder
   #updatedAt = 0;
   #lateMs = 0; // delay of the last update
@@ -48,12 +54,14 @@ export class Panel {
   #live = false; // whether updates arrive
   #lost = false; // show nothing as live until an update arrives
   #withdrawn = false; // the withdrawal shown on the page
+  #returned = false; // whether the past was left, whose states are not those of now
+  #reply = {}; // to the last live subscription
   answering = true; // whether the connection delivers anything
 
   /**
    * @param wanted what to show, as `panelOf` has it
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
-   *   session; `options(symbol)`, `times(symbol)`, `fees`, `watches(symbol)` of its alerts, `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
+   *   session; `options(symbol)`, `times(symbol)`, `ask(message)` of its session, `recorded(symbol, fromMs, toMs)`, `fees`, `watches(symbol)` of its alerts, `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
@@ -65,14 +73,23 @@ export class Panel {
     this.rate = new Rate(RATE_WINDOW_MS);
     this.ages = new PriceAges();
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
-    const view = {
+    const subscriptions = {
       subscribe: (options) => site.subscribe(this.subscribed, options),
       unsubscribe: ({ symbol, view: name }) => site.unsubscribe(symbol, name),
     };
+    const view = {
+      subscribe: (options) => (this.past.active ? this.past.part(options) : subscriptions.subscribe(options)),
+      unsubscribe: (found) => this.past.forget(found) || subscriptions.unsubscribe(found),
+    };
+    this.backfill = new Backfill({
+      view: subscriptions,
+      add: (...given) => this.#addPast(...given),
+      ended: (whole) => this.#endFill(whole),
+    });
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
       view,
-      received: (book, step) => this.heat.reach(book, step, now()),
+      received: (...given) => this.#reach(...given),
       awaited: () => this.heat.visible,
       changed: (range) => {
         Object.assign(this.wanted, { range });
@@ -95,7 +112,23 @@ export class Panel {
       view,
       changed: (chosen) => this.#choosePart(chosen),
     });
-    this.parts = [this.depth, this.cost, this.crossed];
+    this.parts = [this.depth, this.cost, this.crossed, this.backfill];
+    this.past = new Past(find(".past"), find(".back"), {
+      symbol: () => this.subscribed,
+      options: () => ({ symbol: this.subscribed, ...this.#bookOptions }),
+      ask: (message) => site.ask(message),
+      recorded: (fromMs, toMs) => site.recorded(this.subscribed, fromMs, toMs),
+      alerts: () => site.watches(this.subscribed),
+      begin: () => this.#leavePresent(),
+      end: () => this.#return(),
+      show: (...given) => this.#showPast(...given),
+      none: (text) => (this.members.none(), this.#forget(text)),
+      rest: () => this.#fillPast(),
+      play: (options) => this.#play(options),
+      playPart: (options) => subscriptions.subscribe(options),
+      stop: () => this.#stop(),
+      partShown: (found, book) => this.#showPart(found, book),
+    });
     this.prices = new Prices(this.element, {
       counts: site.counts,
       opened: site.readPairs,
@@ -128,6 +161,7 @@ export class Panel {
       input.value = this.subscribed || this.wanted.symbol;
       return;
     }
+    this.#leavePast();
     input.value = symbol;
     // Keep the user's size, unless it is in a currency of the previous symbol.
     const kept = this.wanted.by === "notional" && symbol.split("/")[1] === this.wanted.symbol.split("/")[1];
@@ -184,13 +218,23 @@ export class Panel {
 
   /** Request the symbol. The shown one stays subscribed until the new one is accepted. */
   subscribe() {
-    const { exchanges, depth, intervalMs } = this.#site.options(this.wanted.symbol);
+    const { exchanges } = this.#site.options(this.wanted.symbol);
     if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
-    const { symbol, group, net } = this.wanted;
+    const { symbol, net } = this.wanted;
     if (net && !this.#site.fees.settled) return; // until the fees are loaded
-    const terms = this.#levelTerms;
+    if (this.past.active) return this.past.again();
     const before = this.#asked;
-    this.#asked = this.#site.subscribe(symbol, {
+    this.#asked = this.#site.subscribe(symbol, this.#bookOptions);
+    // An earlier choice without an answer is no longer shown.
+    if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
+  }
+
+  /** The options of the book. */
+  get #bookOptions() {
+    const { depth, intervalMs } = this.#site.options(this.wanted.symbol);
+    const { group } = this.wanted;
+    const terms = this.#levelTerms;
+    return {
       ...terms,
       depth: Math.max(depth, DEPTH_MIN),
       interval_ms: intervalMs,
@@ -203,9 +247,7 @@ export class Panel {
       coverage: depth >= FAR_ROWS || Boolean(group),
       ...(group && { group }),
       ...(group && !terms.net && { fill: { amounts: [PROBE] } }), // a route has lots, which no probe fits
-    });
-    // An earlier choice without an answer is no longer shown.
-    if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
+    };
   }
 
   /** Handle a changed selection of exchanges. */
@@ -224,6 +266,11 @@ export class Panel {
 
   /** End the subscription: the panel is removed. */
   leave() {
+    this.#leavePast();
+    this.#unsubscribe();
+  }
+
+  #unsubscribe() {
     for (const view of new Set([this.#asked, this.#view])) if (view) this.#site.unsubscribe(view.symbol);
     this.#asked = this.#view = null;
     this.#leaveParts();
@@ -263,17 +310,25 @@ export class Panel {
       if (before) this.#site.unsubscribe(before);
       this.#newBook();
     }
+    this.#reply = reply;
     const { group, net, quotes } = this.wanted;
     if (String(quotes) !== String(this.#kept.quotes) || net !== this.#kept.net) this.#forgetLevels();
     this.#kept = { group, net, quotes };
-    const { fees } = this.#levelTerms;
-    this.#reading = { binned: Boolean(group), feeOf: fees ? this.#site.fees.reader(view.symbol, reply) : null, fine: Boolean(fees || quotes.length) };
     this.#unknownFees = reply.unknown_fee ?? [];
-    this.#write("th.price", fees ? "Net price" : "Price");
+    this.#readAs();
     this.#showPrices();
-    this.members.begin(reply.exchanges, reply.rejected ?? [], { keep: before === this.subscribed });
+    this.members.begin(reply.exchanges, reply.rejected ?? [], { keep: before === this.subscribed && !this.#returned });
+    this.#returned = false;
     this.#followParts(now());
     this.#site.settled(this);
+  }
+
+  /** Read books with the options that are wanted now. */
+  #readAs() {
+    const { group, quotes, symbol } = this.wanted;
+    const { fees } = this.#levelTerms;
+    this.#reading = { binned: Boolean(group), feeOf: fees ? this.#site.fees.reader(symbol, this.#reply) : null, fine: Boolean(fees || quotes.length) };
+    this.#write("th.price", fees ? "Net price" : "Price");
   }
 
   /** Forget what is drawn over time: levels of other prices do not continue it. */
@@ -283,6 +338,10 @@ export class Panel {
 
   /** Handle a refusal of the last subscribe; what was shown before stays. */
   refused({ message, details }) {
+    if (this.past.active) {
+      this.#asked = this.#view = null;
+      return this.past.refused(message);
+    }
     const kept = this.subscribed && this.wanted.symbol !== this.subscribed;
     this.#asked = this.#view;
     if (kept) {
@@ -309,6 +368,10 @@ export class Panel {
     this.prices.read(view.conversions);
     this.#updatedAt = now();
     this.#lateMs = lateMs;
+    if (view.past) {
+      this.#unread.timeMs = Date.parse(view.timestamp);
+      this.past.played(this.#unread.timeMs);
+    }
     this.rate.add(this.#updatedAt);
     this.#busy = this.rate.between(this.#updatedAt) >= BUSY_PER_S;
     this.#lost = false;
@@ -320,8 +383,134 @@ export class Panel {
   /** Handle an update of the view of a card, which is this old. */
   updatePart(part, view, oldMs) {
     part.update(view, now(), oldMs);
+    if (part === this.backfill) return; // hundreds a second
     if (part === this.crossed && this.#book) this.#check(now());
     this.draw();
+  }
+
+  // The past
+
+  /** End the live subscription: from now on nothing here is live. */
+  #leavePresent() {
+    this.subscribed ||= this.wanted.symbol;
+    this.#unsubscribe();
+    this.history.gap(now());
+    this.#turn(this.past.atMs);
+    this.members.turn(true);
+    this.#forget("waiting for the past book");
+  }
+
+  /** Subscribe to the live book again. */
+  #return() {
+    this.#unsubscribe();
+    this.#present();
+    this.members.turn(false);
+    this.#forget("waiting for the live book");
+    this.#returned = true;
+    this.subscribe();
+  }
+
+  /** Leave the past for another choice. */
+  #leavePast() {
+    if (!this.past.active) return;
+    this.past.ended();
+    this.#unsubscribe();
+    this.#present();
+    this.members.turn(false);
+    this.#forget();
+    this.#returned = true;
+  }
+
+  /** The play has reached the present: `history_end`. */
+  reachedPresent() {
+    if (!this.past.playing) return;
+    this.past.ended();
+    this.#leaveParts();
+    this.#present();
+    this.members.reachedPresent();
+    this.#updatedAt = now();
+    this.showAge();
+    this.#write(".spoken", `${this.subscribed} is live again.`);
+  }
+
+  #present() {
+    this.heat.turn();
+    this.history.turn(false);
+  }
+
+  /** Empty the charts over time, for the past from a time on. */
+  #turn(fromMs) {
+    this.heat.turn(Math.floor(fromMs / 1_000) * 1_000);
+    this.history.turn(true);
+  }
+
+  /** Show the book of a moment. */
+  #showPast(view, states) {
+    for (const part of this.parts) part.clear(); // they are of another moment
+    this.#readAs();
+    const { bids, asks, marketStats, ages, fill, coverage, staleExchanges } = view;
+    this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges, ...this.#reading };
+    this.prices.read(view.conversions);
+    this.#updatedAt = now();
+    this.#lateMs = 0;
+    this.members.then(states);
+    this.showAge();
+    this.draw();
+  }
+
+  /** Show the book of a card. */
+  #showPart(found, view) {
+    const part = this.parts.find((each) => each.shows(found));
+    if (!part) return;
+    if (part !== this.cost) part.accepted({});
+    this.updatePart(part, view, 0);
+  }
+
+  /** Request the other cards of a past moment, and the minutes before it. */
+  #fillPast() {
+    this.#followParts(now());
+    const { atMs, since } = this.past;
+    const mid = this.#book?.stats.mid_price;
+    if (!mid || document.hidden) return;
+    const fromMs = Math.max(atMs - SPAN_MS, since ?? atMs);
+    this.#turn(fromMs);
+    this.#filledMs = NaN;
+    const { group, depth } = reaching(this.wanted.range, mid);
+    this.backfill.begin(fromMs, atMs, { ...this.#levelTerms, group, depth }, this.#reading, now());
+    this.#filledIn = Number(group);
+  }
+
+  /** Add a book of the minutes before. */
+  #addPast(book, left, timeMs) {
+    this.heat.fill(book, left, this.heat.since(timeMs), this.#filledIn);
+    this.history.add(book.stats, timeMs - performance.timeOrigin, true, false);
+    this.#filledMs = timeMs;
+  }
+
+  /** The minutes before end at the moment, or early. */
+  #endFill(whole) {
+    if (whole) {
+      this.heat.until(this.heat.since(this.past.atMs));
+      this.#filledMs = this.past.atMs;
+    } else this.heat.note("The minutes before could not be read in time; move the slider to try again.");
+  }
+
+  /** Use a book of the depth view in the heat map: its levels extend farther. */
+  #reach(book, step, left, timestamp) {
+    if (!this.past.active) this.heat.reach(book, step, now());
+    else if (this.past.playing) this.heat.fill({ ...book, stats: this.#book.stats }, left, this.heat.since(Date.parse(timestamp)), step);
+  }
+
+  #play(options) {
+    const whole = this.#asked || this.#filledMs === this.past.atMs; // the charts have everything until this moment
+    this.#leaveParts();
+    if (!whole) this.#turn(this.past.atMs);
+    for (const card of [this.cost, this.crossed]) card.clear();
+    this.#asked = this.#site.subscribe(this.subscribed, options);
+  }
+
+  #stop() {
+    this.#unsubscribe();
   }
 
   status(message) {
@@ -331,7 +520,9 @@ export class Panel {
   /** Handle a new or lost connection. */
   set linked(linked) {
     this.#linked = linked;
-    if (!linked) {
+    if (this.past.active) {
+      // A past moment stays what it was, and the session continues a play.
+    } else if (!linked) {
       this.#leaveParts();
       this.members.lost();
       this.#lost = true;
@@ -346,21 +537,27 @@ export class Panel {
 
   // Display
 
-  #newBook(text = "waiting for the first book") {
+  #newBook(text = WAITING) {
+    this.ages.clear();
+    this.#unknownFees = [];
+    for (const card of [this.heat, this.history]) card.clear();
+    this.#name(this.wanted.symbol);
+    this.find(".group").replaceChildren(new Option("exact", ""));
+    this.#forget(text);
+  }
+
+  /** Show no book. */
+  #forget(text = WAITING) {
     this.#book = this.#unread = null;
     this.#updatedAt = 0;
     this.#left = [];
     this.#places = new Places();
-    this.ages.clear();
-    this.#unknownFees = [];
     this.prices.read([]);
-    for (const card of [this.ladder, this.heat, this.history, ...this.parts]) card.clear();
+    for (const card of [this.ladder, ...this.parts]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
     this.#tilt(null);
     this.find(".crossed").hidden = true;
     this.find(".spread").textContent = text;
-    this.#name(this.wanted.symbol);
-    this.find(".group").replaceChildren(new Option("exact", ""));
     this.#busy = this.#lost = this.#withdrawn = false;
     this.members.known = true;
     this.showAge();
@@ -390,6 +587,7 @@ export class Panel {
   #read(nowMs) {
     this.#book = readBook(this.#unread);
     this.#left = this.#unread.staleExchanges;
+    this.#timeMs = this.#unread.timeMs ?? NaN;
     this.#unread = null;
     this.#undrawn = true;
     this.#readMs = nowMs;
@@ -397,6 +595,7 @@ export class Panel {
   }
 
   #check(nowMs) {
+    if (this.past.active) return; // alerts are about now
     const { mid_price: mid, spread_percent: spread } = this.#book.stats;
     const best = () => this.crossed.best;
     this.#site.check(this.subscribed, { live: this.#live, mid, spread, left: this.#left, best }, nowMs);
@@ -422,10 +621,11 @@ export class Panel {
     const book = this.#book;
     if (!book || this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
-    if (this.#undrawn) this.history.add(book.stats, this.#readMs, book.fine);
+    const addedMs = this.past.active ? this.#timeMs - performance.timeOrigin : this.#readMs;
+    if (this.#undrawn && addedMs) this.history.add(book.stats, addedMs, book.fine);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
-    this.crossed.write(nowMs, this.#live, book.ages, nowMs - this.#updatedAt + this.#lateMs);
+    if (!this.past.active) this.crossed.write(nowMs, this.#when, book.ages, nowMs - this.#updatedAt + this.#lateMs);
     this.cost.show(price);
     this.history.write();
     const { depth } = this.#site.options();
@@ -442,7 +642,7 @@ export class Panel {
     this.depth.write();
     if (!this.#undrawn) return;
     this.#undrawn = false;
-    this.heat.add(book, this.#left, this.#readMs, book.binned ? Number(this.wanted.group) : 0);
+    if (!this.past.active) this.heat.add(book, this.#left, this.#readMs, book.binned ? Number(this.wanted.group) : 0);
   }
 
   /** Returns a price format: the ladder's or, as a binned ladder has too few decimals, that of the exact prices. */
@@ -474,6 +674,10 @@ export class Panel {
     mark(bar, "data-side", percent < 0 ? "asks" : "bids");
   }
 
+  get #when() {
+    return this.#live ? "now" : "at the last update";
+  }
+
   #write(name, text) {
     write(this.find(name), text);
   }
@@ -485,6 +689,12 @@ export class Panel {
    * withdrawn.
    */
   showAge() {
+    mark(this.element, "data-past", this.past?.active ? "yes" : "no");
+    if (this.past?.active) {
+      this.#live = false;
+      for (const [name, value] of [["data-live", "past"], ["data-old", "no"]]) mark(this.element, name, value);
+      return hide(this.find(".old"), true);
+    }
     const silentMs = now() - this.#updatedAt;
     const ageMs = silentMs + this.#lateMs;
     const oldMs = Math.max(OLD_MS, 1.5 * this.#site.options(this.wanted.symbol).intervalMs);
@@ -522,6 +732,7 @@ export class Panel {
   /** Figures that change with time alone; called twice a second. */
   showFigures(nowMs) {
     this.showAge();
+    if (this.past.active) return this.#showPastFigures(nowMs);
     const ageMs = nowMs - this.#updatedAt + this.#lateMs;
     if (this.#live && this.subscribed) this.ages.follow(nowMs, () => this.#site.times(this.subscribed));
     this.#write(".price-age", this.#book && !this.#withdrawn ? this.ages.text(this.#book, ageMs, nowMs) : "");
@@ -530,10 +741,27 @@ export class Panel {
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs, nowMs);
     this.#followParts(nowMs);
-    if (this.#book && !this.#withdrawn) this.crossed.showFigures(nowMs, this.#live, this.#book.ages, ageMs);
+    if (this.#book && !this.#withdrawn) this.crossed.showFigures(nowMs, this.#when, this.#book.ages, ageMs);
     this.prices.showFigures(ageMs);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
     this.heat.advance(nowMs);
+  }
+
+  /** The same of a past book, which gets no older. */
+  #showPastFigures(nowMs) {
+    this.past.showFigures(nowMs);
+    this.backfill.check(nowMs);
+    this.#write(".price-age", "");
+    this.#write(".rate", this.past.playing ? this.rate.perSecond(nowMs).toFixed(1) : "0");
+    this.#write(".age", "past");
+    this.#write(".live-count", this.#book ? this.members.live : "—");
+    this.members.showFigures(0, nowMs);
+    this.#followParts(nowMs);
+    if (this.#book) this.crossed.showFigures(this.#updatedAt, "then", this.#book.ages, 0);
+    this.prices.showFigures(0);
+    this.history.drawFilled();
+    this.history.showFigures(nowMs, false);
+    this.heat.drawFilled(nowMs);
   }
 
   /** Subscribe to what the cards need. */
@@ -547,7 +775,8 @@ export class Panel {
       if (!document.hidden) this.cost.follow({ ...terms, size, by, most });
       if (!document.hidden || this.#site.watches(this.subscribed)) this.crossed.follow({ ...terms, profit });
     }
-    if (!this.#live || !this.#book || document.hidden) return;
+    if (!(this.#live || this.past.active) || !this.#book || document.hidden) return;
+    if (this.past.playing && !this.#view) return; // a connection may play two views, one of which may be ending
     this.depth.follow(nowMs, this.#book.stats.mid_price, this.#levelTerms, { ...this.#reading, binned: true });
   }
 

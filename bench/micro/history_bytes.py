@@ -1,0 +1,139 @@
+"""Bytes of the history beside raw frames as gzip, and beside rows of cryptofeed's Parquet writer.
+
+The frames are those of `recorder.py`, ten a second and book. `gzip` is a line of arrival time and
+frame, a file for each minute and exchange, as tardis keeps them. `rows` are cryptostore's of the
+same changes: a row for each level with side, price and size as floats, both times, and whether it
+is a delta, written by pyarrow with its defaults (snappy). Both lack keyframes, which the history
+has each minute. No clock.
+
+    python bench/micro/history_bytes.py
+"""
+
+import asyncio
+import gzip
+import sys
+import tempfile
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import recorder
+
+from onebook.archive.recorder import FLUSH_S, HistoryRecorder
+from onebook.books import Books, LiveBook
+from onebook.clock import ManualClock
+from onebook.core.reference.levels import read_levels
+from onebook.exchanges.kit import Delta, Snapshot, microseconds
+from timing import report
+
+CHANGES_PER_S: Final = 10  # of one book
+MINUTE_US: Final = 60_000_000
+ROWS_WRITTEN: Final = 100_000  # of one call of the writer, which makes a row group of them
+TEXTS: Final = ("feed", "symbol", "side")
+
+
+class PeerRows:
+    """The rows that cryptostore makes of the changes of a book."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._books: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+
+    def applied(self, book: LiveBook, output: Any, now: float) -> None:
+        if not isinstance(output, Snapshot | Delta):
+            return
+        columns = self._books[book.instrument.exchange]
+        received = self._clock.wall_us() / 1e6
+        for side, levels in enumerate(read_levels(output.bids, output.asks, output.shape)):
+            for price, amount in levels:
+                row = {
+                    "timestamp": microseconds(output.at) / 1e6 or received,
+                    "receipt_timestamp": received,
+                    "feed": book.instrument.exchange.upper(),
+                    "symbol": "BTC-USDT",
+                    "side": ("bid", "ask")[side],
+                    "price": price.at(price.scale) / 10**price.scale,
+                    "size": amount.at(amount.scale) / 10**amount.scale,
+                    "delta": isinstance(output, Delta),
+                }
+                for name, value in row.items():
+                    columns[name].append(value)
+
+    def bytes(self) -> int:
+        total = 0
+        for columns in self._books.values():
+            table = pa.table(
+                {
+                    name: pa.array(each).dictionary_encode() if name in TEXTS else pa.array(each)
+                    for name, each in columns.items()
+                }
+            )
+            sink = pa.BufferOutputStream()
+            with pq.ParquetWriter(sink, table.schema) as writer:
+                for start in range(0, len(table), ROWS_WRITTEN):
+                    writer.write_table(table.slice(start, ROWS_WRITTEN))
+            total += sink.getvalue().size
+        return total
+
+
+def zipped(frames: list[tuple[str, bytes]], times_us: list[int]) -> int:
+    """Return the bytes of the frames as gzip, a file for each minute and exchange."""
+    files: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+    for (name, frame), at_us in zip(frames, times_us, strict=True):
+        stamp = datetime.fromtimestamp(at_us / 1e6, UTC).isoformat().encode()
+        files[name, at_us // MINUTE_US].append(b"%b %b\n" % (stamp, frame))
+    return sum(len(gzip.compress(b"".join(lines), 6)) for lines in files.values())
+
+
+async def sizes(work: recorder.Made | recorder.Recorded) -> dict[str, float]:
+    """Play all frames once; return bytes a frame of each form."""
+    books, clock = Books(), ManualClock(1.0, epoch_us=recorder.EPOCH_US)
+    peer = PeerRows(clock)
+    books.subscribe(on_applied=peer.applied)
+    work.open(books)
+    names = {name for name, _ in work.frames}
+    each = max(1, int(len(names) * CHANGES_PER_S * FLUSH_S))
+    times_us: list[int] = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        history = HistoryRecorder(books, root, keep_days=1, keep_bytes=1 << 40, clock=clock)
+        await history.begin()
+        for start in range(0, work.count, each):
+            for at in range(start, min(work.count, start + each)):
+                clock.move_to(clock.now_s + FLUSH_S / each)
+                work.play(at, at + 1, clock.now_s)
+                times_us.append(clock.wall_us())
+            history.take_keyframes()
+            await history.flush()
+        for hour_us in history.folder.open_hours():
+            history.folder.close_hour(hour_us)
+        history._stop()
+        history._thread.shutdown()
+        history._closer.shutdown()
+        ours = _size(root)
+    frames = [work.frames[at % len(work.frames)] for at in range(work.count)]
+    found = {"history": ours, "gzip": zipped(frames, times_us), "rows": peer.bytes()}
+    return {name: size / work.count for name, size in found.items()}
+
+
+def _size(root: Path) -> int:
+    """Return the bytes of the books' files."""
+    return sum(path.stat().st_size for path in root.glob("*/*/*/*/*/*.parquet"))
+
+
+def main() -> None:
+    recorder.TIMES_PLAYED = 1  # repeated frames compress better than real ones
+    for name, work in recorder.works():
+        found = asyncio.run(sizes(work))
+        report(f"bytes of the history, {name}", found, "bytes a frame")
+        shares = {each: found["history"] / found[each] for each in ("gzip", "rows")}
+        report(f"bytes of the history, {name}, share", shares, "of")
+
+
+if __name__ == "__main__":
+    main()
