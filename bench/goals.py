@@ -94,7 +94,7 @@ JOBS = (
             "macro/fanout.py --clients 5000 --size 1",
         ),
     ),
-    Job("idle", ("macro/idle.py", "macro/idle.py --bare")),
+    Job("idle", ("macro/idle.py --subscribed 4000", "macro/idle.py --bare --subscribed 4000")),
     Job(
         "receive",
         (
@@ -179,6 +179,7 @@ LEVEL_LIMITS = {
 }  # fmt: skip
 OURS = "onebook"
 IDLE = "idle authenticated client"
+SUBSCRIBED = "update of a subscribed client"
 FLOOR = "C send()"
 LIBRARY = "frame to the caller's function, 20 books"
 ASLEEP = "the same with 7 ms of sleep between rounds"
@@ -328,7 +329,22 @@ GOALS = (
             ("while clients connect", IDLE, " while connecting"),
             ("of a drain", "drain of all", ""),
             ("while all return", "all clients return", ""),
+            ("while all vanish", "all clients vanish", ""),
         )
+    ),
+    # The floor sends to 20 clients at a time, as a view with 20 clients does; it neither merges nor
+    # charges.
+    Goal(
+        9, "an update a second to 4,000 of them, share of the floor",
+        (SUBSCRIBED, "onebook, us a message"), (SUBSCRIBED, "bare uvloop protocol, us a message"),
+        AT_LEAST, 0.65,
+    ),
+    *(
+        Goal(
+            9, f"longest turn with 200 views{what}",
+            (SUBSCRIBED, f"onebook{name}, longest turn, ms of CPU"), None, AT_MOST, 20, unit="ms",
+        )
+        for what, name in (("", ""), (", all due at once", ", all at once"))
     ),
     Goal(
         9, "longest wait of a client that returns",

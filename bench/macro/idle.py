@@ -294,6 +294,7 @@ async def deliver(
     }
     clients = sum(each.clients for each in groups)
     report(f"{words.subscribed} of {clients} clients subscribed", values, "")
+    report("update of a subscribed client", values, "")
 
 
 async def _repeat(change: Callable[[], object]) -> None:
@@ -375,13 +376,20 @@ async def measure(words: argparse.Namespace) -> None:
 
 
 async def deliver_views(node: app.Node, groups: list[Idlers], words: argparse.Namespace) -> None:
-    """Change one book after the other, so that each view has an update a second."""
+    """Change one book after the other, each view once a second; then all in the same moment."""
     streams, fanout = node.gateway.streams, node.gateway.fanout
     assert len(streams) == words.subscribed // PER_VIEW
     hand = product.Hand(node, SIX, SYMBOLS)
     hand.fill()
     await asyncio.sleep(CALM_S)
-    await deliver(OURS, groups, words, lambda: streams.published_total * PER_VIEW, hand.change_next)
+    calls = itertools.count()
+
+    def change_all() -> None:
+        if not next(calls) % round(INTERVAL_MS / 1e3 / CHANGE_S):
+            hand.change()
+
+    for name, change in ((OURS, hand.change_next), (f"{OURS}, all at once", change_all)):
+        await deliver(name, groups, words, lambda: streams.published_total * PER_VIEW, change)
     assert not fanout.conflated_total
 
 

@@ -2,7 +2,8 @@
 
 The simulated market of `bytes.py` with 20 levels a side, ten updates a second. What is timed is
 the way from a received frame to a checked book, in two cases: the reader takes its best prices,
-or every level. JSON is timed as arrays and as objects. The books of all forms must be equal.
+or every level. JSON is timed as arrays and as objects. The books of all forms must be equal. The
+floor is protobuf alone: the message without a book.
 """
 
 import json
@@ -94,7 +95,10 @@ def in_python(frames: dict[str, list[bytes]]) -> None:
             ended[name] = sides, view.market_stats["mid_price"]
             return took
 
-        costs = interleaved({name: lambda name=name: cost(name) for name in NAMES})
+        contenders = {name: lambda name=name: cost(name) for name in NAMES}
+        binary = frames[market.PROTOBUF]
+        contenders["protobuf alone"] = lambda binary=binary: each(decode, binary)
+        costs = interleaved(contenders)
         assert ended["array"] == ended["object"] == ended[market.PROTOBUF], "the books differ"
         report(f"update to a book in Python, {ROWS[which]}", costs, "ns")
 

@@ -22,6 +22,7 @@ from onebook.store import Store
 from transactions.conftest import CREDENTIALS, make_node
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis, a judge, is not installed")
+requests = pytest.importorskip("requests")  # it is what schemathesis sends with
 
 EXAMPLES = 20
 START_S = 30.0
@@ -41,6 +42,8 @@ class Node:
         self._thread = Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self._thread.start()
         self.url = self._listening.result(START_S)
+        self.operations = operations(self.app)
+        self._session = requests.Session()  # its connection is kept
 
     async def _serve(self) -> None:
         try:
@@ -67,9 +70,10 @@ class Node:
     def ask(self, case: Any, headers: dict[str, str]) -> Any:
         """Send the requests that schemathesis generated."""
         self.world.clock.pass_ms(60_000)  # no limit is reached: 429 has tests of its own
-        return case.call(base_url=self.url, headers=headers)
+        return case.call(base_url=self.url, headers=headers, session=self._session)
 
     def close(self) -> None:
+        self._session.close()
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         self._loop.close()
@@ -127,7 +131,7 @@ JUDGED = [(label, POSITIVE) for label in LABELS] + [
 def test_schemathesis_finds_no_answer_that_the_document_does_not_have(
     node: Node, label: str, kind: Any
 ) -> None:
-    operation = operations(node.app)[label]
+    operation = node.operations[label]
 
     @settings(
         max_examples=EXAMPLES,

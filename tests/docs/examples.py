@@ -3,9 +3,11 @@
 import asyncio
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
+from preloaded import early
 from steady import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,21 @@ async def finished(*words, cwd=None, **variables):
     finally:
         await _end(running)
     return running.returncode, out.decode(), errors.decode()
+
+
+async def typed(block, cwd=None, **variables):
+    """Run each line of a block, which exports variables and runs `onebook`; yield what each gave.
+
+    Without a shell, the commands start without their imports (`preloaded`).
+    """
+    variables = early(os.environ) | variables
+    for line in block.splitlines():
+        command, *words = shlex.split(line)
+        if command == "export":
+            variables.update(word.split("=", 1) for word in words)
+            continue
+        assert command == "onebook", line
+        yield await finished(sys.executable, "-m", "onebook", *words, cwd=cwd, **variables)
 
 
 async def printed(*words, pattern, cwd=None, **variables):

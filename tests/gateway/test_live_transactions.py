@@ -83,7 +83,7 @@ class Follower:
 async def living(folder, limits=None, **gateway):
     async with (
         asyncio.timeout(PATIENCE_S * 3),
-        place(folder, gateway_limits=GatewayLimits(**gateway)) as rig,
+        place(folder, rate_hz=0, gateway_limits=GatewayLimits(**gateway)) as rig,
         client_of(rig.node, rig.key, max_size=None) as client,
     ):
         rig.node.transactions.live.limits = LiveLimits(**(FAST | (limits or {})))

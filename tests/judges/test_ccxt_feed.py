@@ -26,7 +26,7 @@ pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed
 
 SYMBOL, OTHER = "BTC/USDT", "ETH/USDT"
 WAIT_S = 60.0
-STEP_S = 0.01
+STEP_S = 0.05
 DEPTH = 100
 FAST = FeedLimits(reconnect_base_s=0.05, reconnect_max_s=1.0, resync_base_s=0.02, resync_max_s=1.0)
 THROUGH = CcxtSettings(depth=DEPTH)

@@ -17,7 +17,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
     Window,
 )
-from onebook.transactions.merge import NOTHING_LEFT_MS, Joiner, Outlet, Range
+from onebook.transactions.merge import HELD_MAX, NOTHING_LEFT_MS, Joiner, Outlet, Range
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
@@ -78,11 +78,18 @@ def groups_of(random: Random, count: int, *, until_ms: int) -> list[list[EventRo
 
 
 def read(
-    books: list[RowBook], joined: Source, wanted: Range, *, limit: int | None = None
+    books: list[RowBook],
+    joined: Source,
+    wanted: Range,
+    *,
+    limit: int | None = None,
+    held_max: int = HELD_MAX,
 ) -> tuple[list[Record], list[Walker]]:
     async def story() -> tuple[list[Record], list[Walker]]:
         progress = asyncio.Event()
-        outlet = Outlet(wanted, progress, join=books[0].join, join_ms=joined.join_ms)
+        outlet = Outlet(
+            wanted, progress, join=books[0].join, join_ms=joined.join_ms, held_max=held_max
+        )
         walkers = [
             Walker(joined, book, wanted, now_ms=lambda: NOW_MS, progress=progress, outlet=outlet)
             for book in books
@@ -140,11 +147,11 @@ def test_a_source_far_ahead_waits_for_the_one_that_it_is_joined_with() -> None:
     def rows(name: str, count: int) -> list[EventRow]:
         return [EventRow(f"{name}{n}", f"{name}{n}", n, None) for n in range(count)]
 
-    fast, slow = RowBook(rows("f", 12_000)), SlowBook(rows("s", 60))
-    joined = source(window_ms=100_000, page_rows=20, page_rows_least=20, join_ms=5)
-    slow.rows = [EventRow(r.key, r.row_id, r.at_ms * 200, None) for r in slow.rows]
-    found, _ = read([fast, slow], joined, Range(0, 99_999))  # HELD_MAX of the fast ones wait
-    assert len(found) == 12_060
+    fast, slow = RowBook(rows("f", 1_200)), SlowBook(rows("s", 60))
+    joined = source(window_ms=100_000, page_rows=5, page_rows_least=5, join_ms=5)
+    slow.rows = [EventRow(r.key, r.row_id, r.at_ms * 20, None) for r in slow.rows]
+    found, _ = read([fast, slow], joined, Range(0, 99_999), held_max=200)
+    assert len(found) == 1_260
     assert [r.timestamp for r in found] == sorted((r.timestamp for r in found), reverse=True)
 
 

@@ -90,14 +90,14 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pybit(site: Site) -> Iterator[Any]:
     session = site.pybit()
     yield session
     session.client.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def other(site: Site) -> Iterator[Any]:
     exchange = site.ccxt()
     exchange.load_markets()

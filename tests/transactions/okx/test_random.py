@@ -25,6 +25,7 @@ from transactions.test_random_accounts import shown, stated
 DAYS = 700
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
 SEEDS = range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))
+AT_ONCE = range(6)  # by `make test`: two of each size
 TYPES = OKX.entry.types
 
 
@@ -65,7 +66,10 @@ def check(account: RandomOkx, found: Answered) -> None:
     assert len(lines) == len(account.bills["trading"]) + len(account.bills["funding"])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(each, marks=() if each in AT_ONCE else pytest.mark.soak) for each in SEEDS],
+)
 def test_an_answer_is_right(seed: int) -> None:
     account = account_of(seed)
     exchange = RandomOkxExchange(account, seed, now_ms=loop_now_ms)

@@ -35,7 +35,7 @@ from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
 from onebook.simulator.accounts.bybit.stream import BybitStreams
 from onebook.simulator.accounts.history import BadCursor, Pager
-from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, serving
+from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, path_of, serving
 from onebook.simulator.accounts.streams import living
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
@@ -186,7 +186,7 @@ class SimulatedBybit(SimulatedHost):
         headers: dict[str, str],
         fault: str,
     ) -> Any:
-        path = request.url.path
+        path = path_of(request)
         raw = request.scope["query_string"].decode("ascii")
         query = parsed(raw)
         if path == "/v5/market/time":

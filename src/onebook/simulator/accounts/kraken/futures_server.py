@@ -27,7 +27,7 @@ from onebook.simulator.accounts.kraken.account import KrakenAccount
 from onebook.simulator.accounts.kraken.keys import FuturesGate, KrakenRefused, SimulatedFuturesKey
 from onebook.simulator.accounts.kraken.names import CONTRACTS, MS_TICKS
 from onebook.simulator.accounts.kraken.server import JSON
-from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare, path_of
 
 DERIVATIVES: Final = "/derivatives/api/v3/"
 HISTORY: Final = ("/api/history/v3/", "/api/history/v2/")
@@ -78,7 +78,7 @@ class SimulatedKrakenFutures(SimulatedHost):
         self._pools: dict[tuple[str, str], DecayingCounter] = {}
 
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
-        path = request.url.path
+        path = path_of(request)
         if fault == "429":
             return _too_many(30.0)
         try:

@@ -43,7 +43,7 @@ from onebook.simulator.accounts.kraken.names import (
     number_of,
 )
 from onebook.simulator.accounts.kraken.stream import KrakenStreams
-from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare, path_of
 
 JSON: Final = "application/json; charset=utf-8"
 PAGE_ROWS: Final = 50
@@ -235,7 +235,7 @@ class SimulatedKraken(SimulatedHost):
         return _enveloped(["WGeneral:Danger"] if fault == "warning" else [], result)
 
     def _result(self, request: Request, body: bytes) -> Result:
-        path = request.url.path
+        path = path_of(request)
         _, _, rest = path.partition("/0/")
         kind, _, name = rest.partition("/")
         address = request.client.host if request.client else ""

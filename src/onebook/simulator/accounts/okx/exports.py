@@ -25,7 +25,7 @@ from onebook.simulator.accounts.okx.account import OkxAccount
 from onebook.simulator.accounts.okx.facts import TradingBill
 from onebook.simulator.accounts.okx.keys import OkxRefused
 from onebook.simulator.accounts.okx.names import HOUR_MS, digest_of, ms_of
-from onebook.simulator.accounts.serving import EdgeError, SimulatedHost
+from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, path_of
 
 SINCE: Final = ms_of("2021-02-01")
 LINK_MS: Final = 5 * HOUR_MS + HOUR_MS // 2
@@ -172,7 +172,7 @@ class SimulatedOkxFiles(SimulatedHost):
         return "/exports"
 
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
-        token = request.url.path.removeprefix("/exports/").removesuffix(".zip")
+        token = path_of(request).removeprefix("/exports/").removesuffix(".zip")
         job, until = self._links.get(token, (None, 0))
         if job is None:
             return Response(DENIED.format("NoSuchKey"), 404, media_type="application/xml")

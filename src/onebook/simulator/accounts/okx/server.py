@@ -20,7 +20,7 @@ from onebook.simulator.accounts.okx.endpoints import QUARTER_DAYS, OkxEndpoints,
 from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
 from onebook.simulator.accounts.okx.keys import REFUSALS, OkxGate, OkxRefused, SimulatedOkxKey
 from onebook.simulator.accounts.okx.stream import OkxStreams
-from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare, path_of
 
 JSON: Final = "application/json"
 ROOT: Final = "/api/v5/"
@@ -161,7 +161,7 @@ class SimulatedOkx(SimulatedHost):
         try:
             if fault in REFUSALS:
                 raise OkxRefused(fault)
-            data = self._data(request, request.url.path.removeprefix(ROOT), body, fault)
+            data = self._data(request, path_of(request).removeprefix(ROOT), body, fault)
         except OkxRefused as refused:
             return _refusal(refused)
         if fault == "no_data":
@@ -181,8 +181,9 @@ class SimulatedOkx(SimulatedHost):
         known = name in self._live.answers or name == EXPORT
         if not known or name in self._missing or (posted and name != EXPORT):
             raise OkxRefused("404")
-        query_text = request.url.query
-        target = f"{request.url.path}?{query_text}" if query_text else request.url.path
+        path = path_of(request)
+        query_text = request.scope["query_string"].decode("ascii")
+        target = f"{path}?{query_text}" if query_text else path
         key = self._gate.admit(
             request.headers, request.method, target, body, now_ms=now, address=address
         )
