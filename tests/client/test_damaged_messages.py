@@ -130,7 +130,7 @@ def levels_as(usual, other):
 
 @asynccontextmanager
 async def serving(script):
-    async with serve(script, HOST, 0) as server:
+    async with serve(script, HOST, 0, compression=None) as server:
         script.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
         yield script
 

@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +21,10 @@ from steady import PATIENCE_S
 from web.no_netlink import refuse_netlink
 
 POLL_S = 0.05
+BLANK = "about:blank"
 FLAGS = (
     "--headless",
+    "--kiosk",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -36,6 +38,8 @@ FLAGS = (
     "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess,BackForwardCache",
     "--remote-debugging-port=0",
 )
+# Before the scripts of a test's first document: what the test before has stored at this origin.
+FORGET = "try { localStorage.clear(); sessionStorage.clear(); } catch { /* storage is off */ }"
 # What a script is told if its page was replaced meanwhile: by a reload, or a link.
 NAVIGATED = ("Inspected target navigated or closed", "Execution context was destroyed",
              "Cannot find default execution context")  # fmt: skip
@@ -58,6 +62,7 @@ class Page:
     trace: asyncio.Future[str] = field(default_factory=asyncio.Future)  # where it can be read
     _answers: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
     _sent: int = 0
+    _has_loaded: bool = False
 
     async def listen(self) -> None:
         async for frame in self.socket:
@@ -102,7 +107,7 @@ class Page:
         """Open a URL: first in the existing tab, then in further ones."""
         self.session = ""
         if self.targets:
-            target = await self.call("Target.createTarget", url="about:blank")
+            target = await self.call("Target.createTarget", url=BLANK)
         else:
             (target, *_) = (
                 each
@@ -116,10 +121,11 @@ class Page:
         self.session = attached["sessionId"]
         for domain in ("Network", "Runtime", "Log", "Page"):
             await self.call(f"{domain}.enable")
+        await self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # as in front
         await self.go(url)
 
     async def close(self) -> None:
-        """Close all tabs except the first, and clear the stored data of their sites.
+        """Close all tabs except the first, and clear the cookies.
 
         A new tab for each page would cost as much as the page. What a session has set for its tab
         ends with it.
@@ -131,20 +137,32 @@ class Page:
         if first:
             attached = await self.call("Target.attachToTarget", targetId=first, flatten=True)
             self.session = attached["sessionId"]
-            await self.go("about:blank")
+            await self.go(BLANK)
             self.session = ""
         await self.call("Storage.clearCookies")
         await self.call("Browser.resetPermissions")
 
     async def go(self, url: str) -> None:
         """Load a URL, even if it differs from the current one only in its fragment."""
-        if url.partition("#")[0] == (await self.run("location.href")).partition("#")[0]:
-            await self.call("Page.navigate", url="about:blank")
-            await self.until("location.href === 'about:blank'")
+        here = await self.run("location.href")
+        if url == here == BLANK:
+            return
+        if url.partition("#")[0] == here.partition("#")[0]:
+            await self.call("Page.navigate", url=BLANK)
+            await self.until(f"location.href === '{BLANK}'")
+        if url == BLANK:
+            await self.call("Page.navigate", url=url)
+        elif self._has_loaded:
+            await self._load(url)
+        else:
+            self._has_loaded = True
+            forget = await self.call("Page.addScriptToEvaluateOnNewDocument", source=FORGET)
+            await self._load(url)
+            await self.call("Page.removeScriptToEvaluateOnNewDocument", **forget)
+
+    async def _load(self, url: str) -> None:
         await self.call("Page.navigate", url=url)
-        if url != "about:blank":
-            loaded = "location.href !== 'about:blank' && document.readyState === 'complete'"
-            await self.until(loaded)
+        await self.until(f"location.href !== '{BLANK}' && document.readyState === 'complete'")
 
     async def run(self, script: str) -> Any:
         """The value of an expression; a promise is awaited."""
@@ -173,6 +191,13 @@ class Page:
         return value
 
 
+async def happened(condition: Callable[[], object]) -> None:
+    """Wait for what the page's messages bring about in the service."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(POLL_S)
+
+
 async def resize(page: Page, width: int, height: int = 740, *, mobile: bool = True) -> None:
     """Give the tab the size of a screen."""
     await page.call(
@@ -195,8 +220,9 @@ def chromium() -> Iterator["Chromium"]:
 class Chromium:
     """One process of Chromium, whose tabs share cookies, storage and cache.
 
-    A context for each page would open a window for each, at twice the cost. Nothing is shared where
-    each test serves its pages on a port of its own, which is an origin; cookies are cleared.
+    A context for each page would open a window for each, at twice the cost. Tests share the cache:
+    pages of one port, which is an origin, are read and compiled once. The storage of an origin is
+    cleared when a test first opens it, and cookies at the end.
     """
 
     def __init__(self) -> None:

@@ -7,11 +7,13 @@ It speaks section 2 of the contract as far as the page does, from a seeded marke
 import asyncio
 import json
 import random
+import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
 from zlib import crc32
 
@@ -36,6 +38,9 @@ from onebook.web import DocumentedLimit, Site, pages
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
 TICK = Decimal("0.1")
 GOOD_KEY = "ob_live_good"
+# Documents for scripts that import modules of the page: an empty one, and one with its colours.
+EMPTY = "/web/page/format.js"
+COLOURED = "/docs/explanation/honesty"
 UNSAID = object()
 
 
@@ -260,8 +265,8 @@ class Market:
         return {name: [self.fill(side, *size) for size in each] for name, side in sides.items()}
 
     async def publish(self, message: dict) -> None:
-        for socket in list(self.sockets):
-            await socket.send_text(json.dumps(message))
+        for each in list(self.sockets):
+            await each.send_text(json.dumps(message))
 
     async def close(self, socket: WebSocket, code: int, *, reconnect_in_ms: int) -> None:
         message = {"type": "server_shutdown", "message": "Restarting."}
@@ -441,8 +446,6 @@ def site() -> Site:
 
 def make_app(market: Market) -> FastAPI:
     app = FastAPI(docs_url=None, openapi_url=None)
-    app.include_router(pages(site()))
-
     wanted: dict[str, dict] = {}
 
     @app.get("/api/v1/data-usage/{key}")
@@ -533,17 +536,30 @@ def make_app(market: Market) -> FastAPI:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
+    app.mount("/", site_app())
+    return app
+
+
+@cache
+def site_app() -> FastAPI:
+    """The pages: the same for all markets."""
+    app = FastAPI(docs_url=None, openapi_url=None)
+    app.include_router(pages(site()))
     return app
 
 
 @asynccontextmanager
-async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
-    """Serve an app on a loopback port."""
+async def serving(
+    app: FastAPI, port: int = 0, *, listener: socket.socket | None = None
+) -> AsyncIterator[int]:
+    """Serve an app on a loopback port, or on a listening socket, which stays open."""
     config = uvicorn.Config(
         app, port=port, log_level="warning", ws="websockets-sansio", lifespan="off"
     )
     server = EmbeddedServer(config)
-    task = asyncio.create_task(server.serve())
+    if listener:
+        refuse_waiting(listener)
+    task = asyncio.create_task(server.serve(sockets=[listener.dup()] if listener else None))
     try:
         while not server.started:
             await asyncio.sleep(0.01)
@@ -558,6 +574,14 @@ async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
                 connection.transport.abort()
         while server.server_state.connections:
             await asyncio.sleep(0)
+
+
+def refuse_waiting(listener: socket.socket) -> None:
+    """Close the connections that clients of the server before have opened after its end."""
+    listener.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
 
 
 async def main(port: int) -> None:

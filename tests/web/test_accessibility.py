@@ -25,9 +25,18 @@ CONTRAST = """(() => {
     const [low, high] = [lightness(one), lightness(other)].sort((a, b) => a - b);
     return (high + 0.05) / (low + 0.05);
   };
-  const ancestors = (one) => (one ? [one, ...ancestors(one.parentElement)] : []);
-  const ground = (one) => ancestors(one).map((each) => rgba(getComputedStyle(each).backgroundColor))
-    .reduceRight((below, each) => over(each, below), [255, 255, 255]);
+  // Of the parent first: computed once for all that is in it.
+  const inherited = (root, of) => {
+    const known = new Map([[null, root]]);
+    const found = (one) => {
+      if (!known.has(one)) known.set(one, of(getComputedStyle(one), found(one.parentElement)));
+      return known.get(one);
+    };
+    return found;
+  };
+  const ground = inherited([255, 255, 255],
+    ({ backgroundColor }, below) => over(rgba(backgroundColor), below));
+  const opacity = inherited(1, (style, above) => style.opacity * above);
   const bar = (one) => one.closest(".asks tr, .bids tr")?.querySelector(".reach");
   const barColour = (one) => {
     const probe = document.body.appendChild(document.createElement("i"));
@@ -51,7 +60,7 @@ CONTRAST = """(() => {
     if (element.closest(".unseen, option, noscript")) continue;
     const style = getComputedStyle(element);
     const [r, g, b, a] = rgba(style.color);
-    const shown = ancestors(element).reduce((all, each) => all * getComputedStyle(each).opacity, a);
+    const shown = a * opacity(element);
     if (shown === 0) continue;
     const size = parseFloat(style.fontSize);
     const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onebook.exchanges import NAMES as ALL
-from web.browser import CHROMIUM, Page, resize
+from web.browser import CHROMIUM, Page, happened, resize
 from web.scripted import GOOD_KEY, Market
 from web.test_exchanges import KEPT, ROWS, SAID, scripted
 
@@ -61,8 +61,8 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
             " form.requestSubmit(); })()"
         )
     sent = market.updates
-    while market.updates < sent + 4:  # the alerts have seen okx live
-        await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    await happened(lambda: market.updates >= sent + 4)  # the alerts have seen okx live
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
     market.stale["okx"] = "gap"
     await page.until("document.querySelectorAll('.alert-fired li').length")
     del market.stale["okx"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from web.browser import CHROMIUM, Page, resize
+from web.browser import CHROMIUM, Page, happened, resize
 from web.by_hand import subscribed
-from web.scripted import EXCHANGES, GOOD_KEY, Market
+from web.scripted import EMPTY, EXCHANGES, GOOD_KEY, Market
 from web.test_panels import READY, change, text
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -29,7 +29,7 @@ Promise.all([import("/web/page/depth.js"), import("/web/page/state.js")]).then(
 async def test_the_levels_that_are_requested_reach_as_far_as_the_range(
     page: Page, address: str
 ) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     dear, cheap = await page.run(REACHING)
     assert [group for _, group, _, _ in dear] == ["0.5", "5", "5", "10", "50", "50"]
     assert cheap[0][1] == "0.0000000001"
@@ -70,8 +70,7 @@ async def test_a_range_is_a_second_view_of_the_symbol_once_a_second(
     assert end - begin > 900 * (await page.run("drawn.length") - 1)
     assert len(viewed(market)) == 1, "nothing is requested again"
     await page.run("document.querySelector('.range input[value=\"0.1\"]').click()")
-    while len(viewed(market)) < 2:
-        await page.until(DRAWN)
+    await happened(lambda: len(viewed(market)) >= 2)
     assert (viewed(market)[1]["view"], viewed(market)[1]["group"]) == (first["view"], "0.5")
     assert "range=0.1" in await page.run("location.hash")
     await page.until(f"/^Known up to|^$/.test({SAID})")
@@ -96,8 +95,7 @@ async def test_another_symbol_ends_the_view_of_the_one_before(
         ("subscribe_aggregated", "ETH/USDT", "depth"),
     ]
     await page.run("document.querySelector('#exchanges input[value=okx]').click()")
-    while len(viewed(market)) < 4:
-        await page.until(DRAWN)
+    await happened(lambda: len(viewed(market)) >= 4)
     assert viewed(market)[3]["exchanges"] == [name for name in EXCHANGES if name != "okx"]
     assert page.complaints == []
 
@@ -149,11 +147,9 @@ async def test_a_hidden_tab_has_no_view_for_the_chart(
     await page.until(DRAWN)
     await page.run(HIDE)
     await page.run("turn(true)")
-    while len(viewed(market)) < 2:
-        await page.until(READY)
+    await happened(lambda: len(viewed(market)) >= 2)
     await page.run("turn(false)")
-    while len(viewed(market)) < 3:
-        await page.until(READY)
+    await happened(lambda: len(viewed(market)) >= 3)
     assert [each["type"].split("_")[0] for each in viewed(market)] == [
         "subscribe", "unsubscribe", "subscribe",
     ]  # fmt: skip
@@ -168,7 +164,7 @@ import("/web/page/depth.js").then(({ reaching }) => {
 
 
 async def test_the_mid_may_move_before_other_levels_are_needed(page: Page, address: str) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     assert await page.run(MOVED) == [True, True, True, False, False]
 
 

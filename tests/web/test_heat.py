@@ -8,7 +8,7 @@ import pytest
 
 from web.browser import CHROMIUM, Page, resize
 from web.by_hand import count_drawings, send
-from web.scripted import GOOD_KEY, Market
+from web.scripted import COLOURED, GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -65,7 +65,7 @@ SIDES = "[[99, 1], [98, 8], [97, 0.08], [95, 8]], [[101, 1], [102, 8], [103, 0.0
 
 
 async def alone(page: Page, address: str, *, width: int = 420, height: int = 240) -> None:
-    await page.open(f"{address}/docs")
+    await page.open(address + COLOURED)
     await page.run(ALONE.replace("WIDTH", str(width)).replace("HEIGHT", str(height)))
 
 
@@ -88,7 +88,7 @@ async def test_a_cell_has_the_colour_of_its_side_and_amount(
         deviceScaleFactor=ratio,
         mobile=False,
     )
-    await page.go(f"{address}/docs")
+    await page.go(address + COLOURED)
     await page.run(ALONE.replace("WIDTH", "420").replace("HEIGHT", "240"))
     await page.run(f"for (let s = 0; s < 10; s++) heat.add(book({SIDES}), [], s * 1000)")
     assert await page.run("heat.liquidity.step") == 0.1

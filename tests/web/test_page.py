@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from onebook.exchanges import NAMES as ALL
-from web.browser import CHROMIUM, Page, resize
-from web.scripted import EXCHANGES, GOOD_KEY, Market, status
+from web.browser import CHROMIUM, Page, happened, resize
+from web.by_hand import subscribed
+from web.scripted import EMPTY, EXCHANGES, GOOD_KEY, Market, status
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -163,6 +164,7 @@ async def test_without_any_exchange_nothing_is_subscribed_or_live(
 ) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
+    await page.until("document.querySelector('#exchanges input') !== null")
     await page.run("document.querySelectorAll('#exchanges input').forEach((box) => box.click())")
     await page.until("/Choose at least one/.test(document.querySelector('#notice').innerText)")
     await page.until("document.querySelector('.panel').dataset.live === 'no'")
@@ -352,11 +354,8 @@ async def test_a_hidden_tab_gets_an_update_a_minute_and_all_of_them_when_it_is_b
         await page.run(f"away({hidden})")
         first = await page.run("document.querySelector('.best-bid').textContent")
         await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
-    asked = [each for each in market.heard if each["type"] == "subscribe_aggregated"]
-    while len(asked) < 3:
-        await page.run("new Promise((done) => requestAnimationFrame(done))")
-        asked = [each for each in market.heard if each["type"] == "subscribe_aggregated"]
-    assert [each["interval_ms"] for each in asked] == [200, 60_000, 200]
+    await happened(lambda: len(subscribed(market)) >= 3)
+    assert [each["interval_ms"] for each in subscribed(market)] == [200, 60_000, 200]
     assert await page.run("document.querySelector('.panel').dataset.live") == "yes"
 
 
@@ -389,7 +388,7 @@ import("/web/page/book.js").then((m) => {
 
 
 async def test_numbers_and_lines(page: Page, address: str) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     assert await page.run(FORMAT) == [
         7, 1, 8,
         2, 5, 0, 8,
@@ -409,7 +408,7 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
 async def test_a_column_has_more_decimals_at_once_and_fewer_after_ten_seconds(
     page: Page, address: str
 ) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     assert await page.run(PLACES) == [1, 3, 3, 3, 3, 2, 4]
 
 

@@ -3,7 +3,6 @@
 With `ONEBOOK_PICTURES=docs/images` the picture of the page in the documentation is made anew.
 """
 
-import asyncio
 import base64
 import os
 import re
@@ -13,15 +12,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from onebook.exchanges import NAMES as ALL
-from steady import PATIENCE_S
-from web.browser import CHROMIUM, POLL_S, Page, resize
+from web.browser import CHROMIUM, Page, happened, resize
 from web.by_hand import count_drawings, send
-from web.scripted import EXCHANGES, GOOD_KEY, Market
+from web.scripted import EMPTY, EXCHANGES, GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 PICTURES = os.environ.get("ONEBOOK_PICTURES")
 PICTURE_BYTES_MAX = 150_000
-UPDATES = 40  # of the test of smoothness
+UPDATES = 20  # of the test of smoothness
 FRAME_MS = 100  # between two updates at 10 a second: what one may cost at most
 
 
@@ -180,8 +178,8 @@ async def test_published_fees_are_chosen_listed_and_kept_in_the_address(
     assert {*await page.until(f"{fees}.length && {fees}")} <= {"0.26 %", "0.1 %", "–"}
     assert "0.26 %" in await page.run(fees)
     assert (await page.run("location.hash")).endswith("fees=published")
-    await page.run("location.reload()")
-    await page.until("document.querySelectorAll('#stated li').length === 2")
+    await page.run("window.isOld = true; location.reload()")
+    await page.until("!window.isOld && document.querySelectorAll('#stated li').length === 2")
     await page.run(change("#fees-of", "key", "change"))
     await page.until(f"{text('.prices-said')} === ''")
     assert subscribed(market)[-1]["fees"] == market.fees
@@ -365,8 +363,7 @@ async def test_every_listed_symbol_is_found_by_what_is_typed(
         await page.run(key(".symbol", name))
     await page.until(f"{text('.title')} === 'ETH/BTC'")
     await page.until(f"{text('.basis')} !== ''")
-    while routed(market)["symbol"] != "ETH/BTC":
-        await asyncio.sleep(POLL_S)
+    await happened(lambda: routed(market)["symbol"] == "ETH/BTC")
     assert routed(market)["fill"] == {"notionals": ["0.1"]}, "10,000 BTC mean nothing"
     assert await page.run("document.querySelector('.options').hidden")
     await page.run(change(".symbol", "ethusdt"))
@@ -405,9 +402,8 @@ async def test_symbols_stand_side_by_side_and_the_address_says_what_is_shown_but
     await page.until(READY)
     await page.run("document.querySelector('.remove').click()")
     await page.until(f"{titles}.join() === 'ETH/USDT'")
-    async with asyncio.timeout(PATIENCE_S):
-        while {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"} not in market.heard:
-            await asyncio.sleep(POLL_S)
+    left = {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"}
+    await happened(lambda: left in market.heard)
     assert page.complaints == []
 
 
@@ -426,7 +422,7 @@ import("/web/page/state.js").then(({ readState, writeState }) => {
 async def test_an_address_is_read_with_care_and_written_as_it_was_read(
     page: Page, address: str
 ) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     odd, same, usual, none = await page.run(STATE)
     usual_panel = {
         "symbol": "BTC/USDT",
@@ -506,7 +502,7 @@ SMALL = """import("/web/page/format.js").then(({ sixDigits }) =>
 
 
 async def test_a_size_is_taken_as_it_was_meant_or_not_at_all(page: Page, address: str) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     assert await page.run(SIZES_TYPED) == [
         "10000", "10000", "1234567.5", "10000", "1000", "0.5", None, None, None, None, None,
         None, None, None, None, "0.000000001", None, None,
@@ -550,7 +546,7 @@ import("/web/page/book.js").then(({ readBook, imbalance }) => {
 
 
 async def test_imbalance(page: Page, address: str) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     found = await page.run(IMBALANCE)
     assert found == [0.2, pytest.approx(1 / 7), pytest.approx(1 / 7), None]
 
@@ -581,6 +577,7 @@ async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_
 ) -> None:
     """Measured as the page's own work, without waits for the processor."""
     market.names = market.listed = [*ALL, "bitopro", "coinex"][:36]
+    market.interval_s = 0.1
     await page.open("about:blank")
     await resize(page, 1366, 900, mobile=False)
     await page.go(f"{address}/#key={GOOD_KEY}&levels=100&rate=10")
@@ -638,7 +635,7 @@ import("/web/page/write.js").then(({ write, mark, hide }) => {
 
 
 async def test_what_does_not_differ_is_not_written(page: Page, address: str) -> None:
-    await page.open(address + "/")
+    await page.open(address + EMPTY)
     *changes, shown, live, hidden = await page.run(WRITES)
     assert changes == [
         [True, ["childList"]],

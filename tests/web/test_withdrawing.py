@@ -1,11 +1,10 @@
 """Data that the page withdraws when updates end, and content beyond a book's horizon."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from web.browser import CHROMIUM, Page
+from web.browser import CHROMIUM, Page, happened
 from web.scripted import GOOD_KEY, Market, make_app, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -119,9 +118,8 @@ async def test_a_calm_market_on_a_connection_that_answers_stays(
         " { subtree: true, childList: true, characterData: true }); })()"
     )
     before = market.updates
-    async with asyncio.timeout(60):
-        while market.updates < before + 3:
-            await page.until(SHOWN)
+    await happened(lambda: market.updates >= before + 3)
+    await page.until(SHOWN)
     assert await page.run("lost") == 0
     assert sum(message["type"] == "ping" for message in market.heard) >= 2
 
