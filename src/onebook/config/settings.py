@@ -219,11 +219,11 @@ class FeedSettings(Section):
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
-    audits: bool = True
+    audits: bool = False
     """Whether live books are compared with REST snapshots of the same number, on exchanges whose
     REST snapshots have the numbers of their stream: one request a minute and exchange, only while
     its REST budget is not in use. A book that differs is logged, invalidated and requested
-    again."""
+    again. Not yet confirmed with the exchanges themselves."""
     proxy: SecretStr = SecretStr("")
     """Proxy for receiving books and instrument lists from exchanges, except through ccxt:
     http://USER:PASSWORD@HOST:PORT (HTTP CONNECT, also https) or socks5://USER:PASSWORD@HOST:PORT,

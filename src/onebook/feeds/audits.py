@@ -7,6 +7,7 @@ anything that was applied before. Both must be equal within the prices that both
 
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import takewhile
 from typing import Final
 
 from onebook.books import LiveBook
@@ -51,11 +52,10 @@ def difference(book: LiveBook, outputs: Sequence[Output]) -> str | None:
 def _levels(book: Book, side: int, bound: int | None) -> dict[int, int]:
     """Return the amounts of a side by price, at `SCALE_MAX`, up to a price."""
     prices, amounts = (10 ** (SCALE_MAX - each) for each in (book.price_scale, book.amount_scale))
-    return {
-        price * prices: amount * amounts
-        for price, amount in book.ladder(side)
-        if bound is None or (price * prices <= bound if side else price * prices >= bound)
-    }
+    levels = ((price * prices, amount * amounts) for price, amount in book.ladder(side))
+    if bound is None:
+        return dict(levels)
+    return dict(takewhile(lambda level: level[0] <= bound if side else level[0] >= bound, levels))
 
 
 def _number(text: str) -> int:
