@@ -31,12 +31,12 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.described_keys import REFUSALS, DescribedKeys, owner_of
 from onebook.transactions.export_jobs import (
     AccountExports,
     ExportJobs,
     ExportRule,
 )
-from onebook.transactions.key_cache import REFUSALS, KeyCache, owner_of
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
 from onebook.transactions.private import PrivateStream, StreamOpening
@@ -125,7 +125,7 @@ class ExchangeAdapter:
             for each, hosts in _hosts(definition.entry, settings).items()
         }
         self._markets = {each: self._market_cache(site) for each, site in self._sites.items()}
-        self._keys = KeyCache(clock)
+        self._keys = DescribedKeys(clock)
         self._stream_urls = _stream_urls(definition, settings)
 
     def _market_cache(self, site: ExchangeSite) -> MarketCache:
@@ -277,7 +277,7 @@ class AccountSession:
         client: ExchangeClient,
         site: ExchangeSite,
         cache: MarketCache,
-        keys: KeyCache,
+        keys: DescribedKeys,
         *,
         environment: Environment,
         credentials: Credentials,

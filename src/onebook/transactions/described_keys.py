@@ -18,7 +18,7 @@ KEY_MAX_AGE_S: Final = 300.0  # after which changes that the owner made at the e
 REFUSALS: Final = frozenset({FailureReason.AUTHENTICATION_FAILED, FailureReason.PERMISSION_DENIED})
 
 
-class KeyCache:
+class DescribedKeys:
     """The descriptions of an exchange's keys, by credentials."""
 
     def __init__(self, clock: Clock) -> None:

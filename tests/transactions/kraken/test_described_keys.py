@@ -7,7 +7,7 @@ from msgspec.structs import replace as replaced
 
 from onebook.transactions.adapter import Environment
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.key_cache import KEY_MAX_AGE_S, owner_of
+from onebook.transactions.described_keys import KEY_MAX_AGE_S, owner_of
 from onebook.transactions.kraken import KRAKEN
 from transactions.bybit_support import NOW_MS, run
 from transactions.kraken_support import KEY, KrakenWorld
