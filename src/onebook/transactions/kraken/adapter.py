@@ -1,9 +1,9 @@
 """The adapter of Kraken: reads an account from its two ledgers, with details from other lists.
 
 One walk of the spot ledger serves every type; the list of trades is walked in parallel, and the
-rows of both are joined by trade id. If only one type is requested, the ledger's own filter is used
-where there is one. The lists of deposits and withdrawals add details, found by `refid`. Futures
-have their own ledger, host and key, and are read if the operator has set that key.
+rows of both are joined by trade id. If the ledger has a filter for every requested type, it is read
+by one query for each type instead. The lists of deposits and withdrawals add details, found by
+`refid`. Futures have their own ledger, host and key, and are read if the operator has set that key.
 
 Offsets of the ledger count from the newest row of the query, whose end is fixed, so that new rows
 do not shift them.
@@ -60,6 +60,7 @@ from onebook.transactions.kraken.endpoints import (
     WITHDRAWAL_LIST,
 )
 from onebook.transactions.kraken.events import NO_DETAILS, GroupDetails
+from onebook.transactions.kraken.filtered import SEPARATOR, FilteredLedger
 from onebook.transactions.kraken.funding import (
     DEPOSIT,
     FUNDS,
@@ -121,6 +122,7 @@ class KrakenReader:
         self._lists: dict[str, FundList] = {}
         self._fund_ledgers: dict[str, FundLedger] = {}
         self._range: Window | None = None  # of the ledger walk
+        self._filtered: dict[Window, FilteredLedger] = {}
         self._rows: dict[str, Row] = {}  # unchanged, for answers that include them
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
@@ -162,12 +164,31 @@ class KrakenReader:
     async def _ledger_page(self, source: Source, window: Window, cursor: str) -> Page:
         if self._range is None:
             self._range = window
-        asked = span_of(window) | {"ofs": cursor or "0"}
-        if len(source.views) == 1 and source.views[0] in FILTERS:
-            asked["type"] = FILTERS[source.views[0]]
-        result = await self._post(LEDGERS, asked)
-        page = self._rows_page(result, "ledger", asked, ledger_part, source, window)
+        # Cursors without a separator are those of a query for every type.
+        filtered = all(view in FILTERS for view in source.views)
+        if filtered and len(source.views) > 1 and (not cursor or SEPARATOR in cursor):
+            page = await self._merged(source, window).page(cursor)
+        else:
+            name = FILTERS[source.views[0]] if filtered and len(source.views) == 1 else ""
+            page = await self._ledger_rows(source, window, name, cursor or "0")
         return await self._with_hidden(page)
+
+    def _merged(self, source: Source, window: Window) -> FilteredLedger:
+        """The queries of several types, each with Kraken's filter."""
+        span = Window(window.from_ms, window.to_ms, 0)
+        if span not in self._filtered:
+            self._filtered[span] = FilteredLedger(
+                [FILTERS[view] for view in source.views],
+                partial(self._ledger_rows, source, window),
+                rows_min=PAGE_ROWS,
+            )
+        return self._filtered[span]
+
+    async def _ledger_rows(self, source: Source, window: Window, name: str, offset: str) -> Page:
+        """A page of the ledger, by the exchange's own filter if it has a name."""
+        asked = span_of(window) | {"ofs": offset} | ({"type": name} if name else {})
+        result = await self._post(LEDGERS, asked)
+        return self._rows_page(result, "ledger", asked, ledger_part, source, window)
 
     def _rows_page(
         self,

@@ -83,7 +83,7 @@ LEDGER_VIEWS: Final = (
     DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, TRANSFERS, EARN, FEES, OTHERS, LEDGER,
 )  # fmt: skip
 LOG_VIEWS: Final = (FUTURES, CONVERSIONS, TRANSFERS, FEES, OTHERS, LEDGER)
-# The ledger's own filters, for a single requested type; other types have none.
+# The ledger's own filters; other types have none.
 FILTERS: Final = {DEPOSITS: "deposit", WITHDRAWALS: "withdrawal", TRADES: "trade"}
 
 # Queries; the reader recognises them by these.
