@@ -399,11 +399,11 @@ class CommandProcessor:
         self, body: commands.GetSubscriptions, now: MessageTime, _: float
     ) -> Effects:
         listed: list[replies.Subscription] = []
-        for (_, view), key in self.subscriptions.items():
-            start, speed = self._played(key.symbol, view)
+        for (symbol, view), key in self.subscriptions.items():
+            start, speed = self._played(symbol, view)
             listed.append(
                 replies.Subscription(
-                    symbol=key.symbol,
+                    symbol=symbol,
                     exchanges=key.exchanges,
                     subscription_id=key.id,
                     options=options_of(key),
