@@ -4,11 +4,11 @@
 #     sanitize.sh [TEST FILE ...]
 #
 # FILES (7) files share a process, because it takes 4 s to start, and JOBS (2) run at a time, each at
-# most LIMIT_S (420) seconds, so that a run ends and shows how far it is. All of it needs about 95 s
-# of CPU, and 37 s to compile. Tests of the versions in pure Python are left out. The build lives in
-# build/sanitized, so that the one in place stays as it is and the next run compiles only what
-# changed. Leaks are not looked for, because CPython frees little at its end; any other report ends
-# this with an error.
+# most LIMIT_S (420) seconds, so that a run ends and shows how far it is. All of it needs about 145 s
+# of CPU, 95 if nothing is compiled. Tests of the versions in pure Python are left out. The build
+# lives in build/sanitized, so that the one in place stays as it is and the next run compiles only
+# what changed. Leaks are not looked for, because CPython frees little at its end; any other report
+# ends this with an error.
 set -euo pipefail
 
 if [ "${1:-}" = --one ]; then  # a process of xargs below
