@@ -314,7 +314,8 @@ if __name__ == "__main__":
     preload_tests(sys.argv[2:]) if sys.argv[2:] else preload()
     gc.freeze()
     gc.enable()
-    _request = serve(socket.socket(fileno=int(sys.argv[1])))
+    with socket.socket(fileno=int(sys.argv[1])) as _socket:
+        _request = serve(_socket)
     if _request is not None:
         _main = sys.modules["__main__"] = types.ModuleType("__main__")
         _program = _request["words"][_request["place"]]

@@ -302,6 +302,33 @@ export interface QualityOptions {
   by?: "exchange" | "symbol" | "hour" | "book";
 }
 
+export interface RecordedOptions {
+  /** ISO 8601, UTC if without a zone, or microseconds since 1970; a day before `end` by default. */
+  start?: string | number;
+  /** Now by default; at most 31 days after `start`. */
+  end?: string | number;
+}
+
+/** A time without a gap. */
+export interface RecordedSpan {
+  from: string;
+  to: string;
+}
+
+/** The recorded times of a pair. */
+export interface Recorded {
+  symbol: string;
+  from: string;
+  to: string;
+  /** The first recorded moment of the whole history, of any pair; null if there is none. */
+  first: string | null;
+  /** The last recorded moment of the whole history. */
+  last: string | null;
+  recorded: RecordedSpan[];
+  /** By exchange. */
+  exchanges: Record<string, RecordedSpan[]>;
+}
+
 export interface WatchOptions extends BookOptions {
   /** false: a separate view for each exchange of each symbol, with the exchange's name as `view`; true by default. */
   merged?: boolean;
@@ -708,6 +735,8 @@ export class Onebook {
   changeFees(fees: Record<string, string>): Promise<Record<string, string>>;
   /** The recorded quality of exchanges: uptime, failures, ages and crossings; throws `Unavailable` without a history. */
   quality(options?: QualityOptions): Promise<Record<string, unknown>>;
+  /** When books of a pair were recorded, and by which exchanges; throws `Unavailable` without a history. */
+  recorded(symbol: string, options?: RecordedOptions): Promise<Recorded>;
   /** Return the health of the service. */
   health(): Promise<Health>;
   /** Verify the operator's credentials with the exchange. */

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from onebook.archive.format import HOUR_US
@@ -123,3 +124,18 @@ async def run(world: World, steps: int) -> None:
     await world.recorder.flush()
     if world.recorder.closing is not None:
         await asyncio.wrap_future(world.recorder.closing)
+
+
+async def closed_hours(root: Path, seed: int) -> World:
+    """Record changes across the end of an hour; both hours are closed, and nothing records."""
+    world = World(root, seed)
+    async with AsyncExitStack() as stack:
+        stack.push_async_exit(world.recorder)
+        await world.recorder.begin()
+        world.open()
+        await run(world, 700)
+        world.clock.move_to(world.clock.now_s + HOUR_US / 1_000_000)
+        await world.recorder.flush()
+        assert world.recorder.closing is not None
+        await asyncio.wrap_future(world.recorder.closing)
+    return world

@@ -16,6 +16,7 @@ from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 NAMES = ["okx", "kraken"]
+KEEP_DAYS = 36_500  # of a history that was recorded with a clock of the test
 ACCOUNT = SimulatedKey("account000000000", "secret0000000000000000000000000000")
 
 

@@ -16,8 +16,10 @@ import pytest
 from msgspec import UnsetType
 from websockets.asyncio.server import serve
 
-from client.place import place
+from archive.world import EPOCH_US, closed_hours
+from client.place import KEEP_DAYS, place
 from client.test_watch import GAP, HOST, Scripted, update
+from onebook.archive.format import HOUR_US
 from onebook.gateway.commands import SubscribeAggregated
 from onebook.gateway.replies import MarketStats, TransactionStatus
 from onebook.transactions.adapter import ErrorEntry
@@ -469,6 +471,80 @@ async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection(
         ("ping", None, None),
         ("nonsense", None, None),
     ]
+
+
+PLAY = """
+import { Onebook } from "MODULE";
+const seen = [];
+const client = new Onebook(process.env.ONEBOOK_URL, "the key", { random: () => 0 });
+const session = client.session({
+  view: (view, message) => {
+    if (view.live) seen.push([view.past, view.updateNumber]);
+    if (view.updateNumber === 9) session.stop();
+  },
+});
+session.subscribe("BTC/USDT", { start: "2026-11-20T09:00:00", speed: 10, depth: 5 });
+await session.run();
+console.log(JSON.stringify(seen));
+"""
+
+
+def played(number, second):
+    return {**update(number, 10), "timestamp": f"2026-11-20T09:00:0{second}.000000Z"}
+
+
+@needs_node
+async def test_a_play_continues_at_its_last_update_after_a_lost_connection():
+    """In the past with its speed, and in the present without both."""
+    hello = ["hear", "hear", {"type": "welcome", "session_id": "s"}]
+    script = Scripted(
+        [*hello, answer(1, "BTC/USDT"), played(1, 0), played(2, 7), 1011],
+        [*hello, answer(2, "BTC/USDT"), 1011],  # without an update
+        [
+            *hello, answer(3, "BTC/USDT"), played(1, 7),
+            {"type": "history_end", "symbol": "BTC/USDT"}, played(5, 8), 1011,
+        ],
+        [*hello, answer(4, "BTC/USDT"), played(9, 9), "stay"],
+    )  # fmt: skip
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(PLAY, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == [[True, 1], [True, 2], [True, 1], [False, 5], [False, 9]]
+    asked = [each for each in script.heard if each["type"] == "subscribe_aggregated"]
+    last = "2026-11-20T09:00:07.000000Z"
+    assert [(each.get("start"), each.get("speed"), each["depth"]) for each in asked] == [
+        ("2026-11-20T09:00:00", 10, 5), (last, 10, 5), (last, 10, 5), (None, None, 5),
+    ]  # fmt: skip
+
+
+HISTORY = """
+import { Onebook } from "MODULE";
+const { ONEBOOK_URL: url, ONEBOOK_KEY: key, START, END } = process.env;
+const client = new Onebook(url, key);
+const range = { start: Number(START), end: Number(END) };
+const quality = await client.quality({ ...range, exchanges: ["okx", "kraken"], by: "exchange" });
+const recorded = await client.recorded("BTC/USDT", range);
+const later = await client.recorded("BTC/USDT", { ...range, start: recorded.recorded.at(-1).to });
+console.log(JSON.stringify({ quality, recorded, later }));
+"""
+
+
+@needs_node
+async def test_the_quality_and_the_recorded_times_are_those_of_the_history(tmp_path):
+    await closed_hours(tmp_path / "history", 4)
+    history = {"dir": str(tmp_path / "history"), "keep_days": KEEP_DAYS}
+    start, end = str(EPOCH_US - HOUR_US), str(EPOCH_US + 2 * HOUR_US)
+    async with place(tmp_path, history=history) as rig:
+        given = {"ONEBOOK_URL": rig.url, "ONEBOOK_KEY": rig.key, "START": start, "END": end}
+        seen = await run(HISTORY, **given)
+    rows = {each["exchange"]: each for each in seen["quality"]["rows"]}
+    assert rows.keys() == {"kraken", "okx"}
+    assert all(each["messages"] and each["observedS"] for each in rows.values())
+    assert not [name for name in members(seen["quality"]) if "_" in name]
+    times = seen["recorded"]
+    assert times["first"] == times["recorded"][0]["from"]
+    assert times["exchanges"].keys() == {"binance", "kraken", "okx"}
+    assert seen["later"]["recorded"] == []
 
 
 SET_BACK = """

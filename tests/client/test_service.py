@@ -12,7 +12,9 @@ from decimal import Decimal
 
 import pytest
 
-from client.place import NAMES, place
+from archive.world import EPOCH_US, closed_hours
+from client.place import KEEP_DAYS, NAMES, place
+from onebook.archive.format import HOUR_US
 from onebook.client import AsyncOnebook, Onebook, Refused, Unavailable
 from steady import PATIENCE_S
 
@@ -64,6 +66,33 @@ async def test_usage_counts_what_was_delivered(rig, client):
 async def test_the_quality_of_a_service_without_a_history_is_unavailable(client):
     with pytest.raises(Unavailable, match="has no history"):
         await client.quality(start="2026-11-26", end="2026-11-27", exchanges=["okx"], by="hour")
+    with pytest.raises(Unavailable, match="has no history"):
+        await client.recorded("BTC/USDT")
+
+
+async def test_the_quality_and_the_recorded_times_are_those_of_the_history(tmp_path):
+    await closed_hours(tmp_path / "history", 4)
+    history = {"dir": str(tmp_path / "history"), "keep_days": KEEP_DAYS}
+    start, end = EPOCH_US - HOUR_US, EPOCH_US + 2 * HOUR_US
+    async with (
+        place(tmp_path, history=history) as rig,
+        AsyncOnebook(rig.url, rig.key) as client,
+    ):
+        found = await client.quality(start=start, end=end, exchanges=["okx", "kraken"])
+        rows = {each["exchange"]: each for each in found["rows"]}
+        assert rows.keys() == {"kraken", "okx"}
+        assert all(each["messages"] for each in rows.values())
+        times = await client.recorded("BTC/USDT", start=start, end=end)
+        assert (times["symbol"], times["first"]) == ("BTC/USDT", times["recorded"][0]["from"])
+        assert times["exchanges"].keys() == {"binance", "kraken", "okx"}
+        later = await client.recorded("btc/usdt", start=times["recorded"][-1]["to"], end=end)
+        assert later["recorded"] == []
+        with pytest.raises(Refused, match="at most 31 days"):
+            await client.recorded("BTC/USDT", start="2026-01-01", end="2026-03-01")
+        blocking = Onebook(rig.url, rig.key)
+        again = await asyncio.to_thread(blocking.recorded, "BTC/USDT", start=start, end=end)
+        assert again | {"last": times["last"]} == times  # the node records
+        await asyncio.to_thread(blocking.close)
 
 
 async def test_the_fees_of_the_key_are_read_replaced_and_removed(client):

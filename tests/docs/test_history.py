@@ -5,10 +5,9 @@ import os
 
 import pytest
 
-from archive.world import NAMES, World, run
+from archive.world import NAMES, closed_hours
 from docs.examples import blocks, kinds
 from onebook.archive.folder import HistoryFolder
-from onebook.archive.format import HOUR_US
 from onebook.archive.reader import books_at
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb, which reads the files, is not installed")
@@ -20,19 +19,8 @@ QUESTIONS = (
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """A closed hour with a minute and a half of changes."""
-    world = World(tmp_path_factory.mktemp("history"), 3)
-
-    async def record():
-        await world.recorder.begin()
-        world.open()
-        await run(world, 700)
-        world.clock.move_to(world.clock.now_s + HOUR_US / 1_000_000)
-        await world.recorder.flush()
-        await asyncio.wrap_future(world.recorder.closing)
-
-    asyncio.run(record())
-    return world
+    """Two closed hours, with some minutes of changes."""
+    return asyncio.run(closed_hours(tmp_path_factory.mktemp("history"), 3))
 
 
 def answers(world, name):

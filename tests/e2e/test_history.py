@@ -79,6 +79,7 @@ async def test_what_clients_saw_is_in_the_history_of_a_killed_node(tmp_path):
         words = environment(tmp_path, simulated.urls)
         async with process("serve", **words) as node:
             first = await seen(await listening(node), key, SEEN)
+            killing_us = time.time_ns() // 1_000
             node.send_signal(signal.SIGKILL)
             await node.wait()
             killed_us = time.time_ns() // 1_000
@@ -92,7 +93,7 @@ async def test_what_clients_saw_is_in_the_history_of_a_killed_node(tmp_path):
         try:
             past = onebook.history(tmp_path / "history", SYMBOL, at=at_us, depth=DEPTH)
         except HistoryMissing:
-            assert killed_us - LOST_MAX_US < at_us < killed_us
+            assert killing_us - LOST_MAX_US < at_us < killed_us
             continue
         assert [(level.price, level.amount) for level in past.bids] == bids, at_us
         assert [(level.price, level.amount) for level in past.asks] == asks, at_us

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -252,6 +253,7 @@ async def test_the_past_is_played_as_it_was_sent_and_runs_into_the_present(tmp_p
             speed=0, id=9, **asked,
         )  # fmt: skip
         assert (subscribed["type"], subscribed["id"]) == ("aggregated_subscription_response", 9)
+        assert (subscribed["start"], subscribed["speed"]) == (first["timestamp"], 0)
         played = []
         while (message := await client.next())["type"] != "history_end":
             assert message["view"] == "past"
@@ -268,6 +270,8 @@ async def test_the_past_is_played_as_it_was_sent_and_runs_into_the_present(tmp_p
         assert (whole["type"], whole["view"]) == ("aggregated_orderbook_update", "past")
         node.delta("okx", [("91", "77")])
         both = [await client.next(), await client.next()]
+        listed = await client.ask(type="get_subscriptions")
+        assert [each.get("start") for each in listed["data"]["subscriptions"]] == [None, None]
         assert {each.get("view") for each in both} == {None, "past"}
         assert {each["previous_update_number"] for each in both} == {whole["update_number"]}
         assert not node.gateway.subscriptions._plays
@@ -305,10 +309,22 @@ async def test_a_play_ends_with_its_subscription_and_its_connection(tmp_path):
         answer = await client.ask(type="resync", symbol=SYMBOL, view="c")
         assert answer["error"] == "no_subscription"
         assert len(plays) == 2
+        listed = await client.ask(type="get_subscriptions")
+        stated = {each.get("view"): each for each in listed["data"]["subscriptions"]}
+        assert "start" not in stated[None]
+        assert "speed" not in stated[None]
+        for view in ("a", "b"):
+            assert (stated[view]["start"], stated[view]["speed"]) == (
+                first["timestamp"],
+                Decimal("0.000001"),
+            )
         # A live subscription in place of the play, and a play that is unsubscribed.
         await client.ask(**asked, view="b")
         whole = await client.until("aggregated_orderbook_update")
         assert (whole["view"], at_of(whole) > at_of(first)) == ("b", True)
+        listed = await client.ask(type="get_subscriptions")
+        playing = [each["view"] for each in listed["data"]["subscriptions"] if "start" in each]
+        assert playing == ["a"]
         await client.ask(type="unsubscribe_aggregated", symbol=SYMBOL, view="a")
         assert not plays
         await client.ask(**slow)

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -314,6 +315,27 @@ async def test_a_database_that_stays_locked_is_said_so(
             with pytest.raises(ConfigError, match="stays locked"):
                 await store.database.upgrade()
         await store.database.upgrade()
+
+
+async def test_writers_of_one_process_do_not_lock_each_other_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop of a busy machine ends a transaction late, not the database."""
+    monkeypatch.setattr("onebook.store.database.BUSY_TIMEOUT_MS", 1)
+    async with Store(f"sqlite:///{tmp_path / 'onebook.db'}") as store:
+        await store.database.upgrade()
+
+        async def write(number: int) -> None:
+            async with store.database.writing() as connection:
+                await connection.execute(text("UPDATE facts SET value = value"))
+                await asyncio.to_thread(time.sleep, 0.02)
+                await connection.execute(
+                    text("INSERT INTO facts (name, value) VALUES (:name, '')"), {"name": number}
+                )
+
+        await asyncio.gather(*(write(number) for number in range(2 * CONNECTIONS_MAX)))
+        found = await store.database.rows(text("SELECT name FROM facts WHERE value = ''"))
+        assert len(found) == 2 * CONNECTIONS_MAX
 
 
 async def test_what_is_no_database_is_said_plainly(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from api.conftest import NOW_MS, bearer, client_of
 from onebook.api.transactions import PIECE_BYTES, BodyInPieces, inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import SimulatedKey
+from onebook.transactions.collected import Collection
 from onebook.transactions.credentials import Credentials
 from transactions.conftest import CREDENTIALS, PATH, Node
 
@@ -252,6 +253,30 @@ async def test_a_cursor_belongs_to_the_credentials_of_its_first_page(
     assert node.transport.requests == asked
     await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
     assert (await client.post(PATH, json=body)).status_code == 200
+
+
+async def test_before_the_first_collection_its_answer_is_empty_and_says_why(
+    node: Node, client: httpx.AsyncClient
+) -> None:
+    node.transactions.collection = Collection(node.store.collected, node.vault)
+    body = {"exchange": "bybit", "source": "collected", "transaction_types": ["deposits"]}
+    answer = await client.post(PATH, json=body)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["success"], found["partial"], found["transactions"]) == (True, True, [])
+    sentence = "Nothing has been collected yet for these transaction types"
+    assert (found["message"], found["next_cursor"]) == (sentence, None)
+    (entry,) = found["coverage"]
+    assert (entry["from"], entry["complete"], entry["reason"]) == (None, False, "not_collected")
+    (error,) = found["errors"]
+    assert (error["error"], error["retryable"]) == ("not_collected", False)
+    answer = await client.post(PATH, json=body, headers={"Accept": "application/x-ndjson"})
+    assert answer.status_code == 200, answer.text
+    (summary,) = [json.decode(line) for line in answer.content.splitlines()]
+    assert (summary["success"], summary["message"]) == (True, sentence)
+    joint = (await client.post(PATH, json=body | {"exchange": ["bybit"]})).json()
+    assert (joint["success"], joint["message"]) == (True, sentence)
+    assert node.transport.requests == 0
 
 
 async def test_endpoint_6_says_the_credentials_are_valid(client: httpx.AsyncClient) -> None:

@@ -513,9 +513,10 @@ async def test_a_full_collection_says_so(store: Store) -> None:
 @of_any_database
 async def test_nothing_collected_is_said(store: Store) -> None:
     async with FennecHome(store) as home:
-        with pytest.raises(ExchangeFailed) as found:
-            await home.ask(source="collected")
-        assert found.value.details["reason"] == "not_collected"
+        rows, summary = await home.ask(source="collected")
+        assert (rows, summary["success"], summary["partial"]) == ([], True, True)
+        assert {each["reason"] for each in summary["coverage"]} == {"not_collected"}
+        assert {each["error"] for each in summary["errors"]} == {"not_collected"}
         home.service.collection = None
         with pytest.raises(InvalidRequest, match="does not collect records"):
             await home.ask(source="collected")

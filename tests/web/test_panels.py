@@ -319,6 +319,7 @@ async def test_a_level_is_read_out_by_mouse_finger_and_keys_and_spoken_only_for_
     await page.until(f"/^Point at a level/.test({text('.readout')})")
     live = "[...document.querySelectorAll('.panel [aria-live], .panel [role=status]')]"
     assert await page.run(f"{live}.map((one) => one.className)") == [
+        "past-said",
         "spoken unseen",
         "heat-spoken unseen",
     ]

@@ -170,6 +170,12 @@ class Onebook:
             self._client.quality(start=start, end=end, exchanges=exchanges, symbols=symbols, by=by)
         )
 
+    def recorded(
+        self, symbol: str, *, start: str | int | None = None, end: str | int | None = None
+    ) -> dict[str, Any]:
+        """Return when books of a pair were recorded, and by which exchanges."""
+        return self._thread.run(self._client.recorded(symbol, start=start, end=end))
+
     def health(self) -> dict[str, Any]:
         """Return the health of the service."""
         return self._thread.run(self._client.health())

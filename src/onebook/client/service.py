@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from onebook.client.addresses import addresses_of
 from onebook.client.ask import ask
@@ -229,6 +229,26 @@ class AsyncOnebook:
         asked |= {"exchanges": ",".join(exchanges), "symbols": ",".join(symbols)}
         query = urlencode({name: value for name, value in asked.items() if value})
         return dict(await self._rest.get(f"/exchanges/quality?{query}", session=True))
+
+    async def recorded(
+        self, symbol: str, *, start: str | int | None = None, end: str | int | None = None
+    ) -> dict[str, Any]:
+        """Return when books of a pair were recorded, and by which exchanges.
+
+        Args:
+            symbol: The pair.
+            start: ISO 8601, UTC if without a zone, or microseconds since 1970; None: a day before
+                `end`.
+            end: None: now. At most 31 days after `start`.
+
+        Raises:
+            Unavailable: The service has no history, or cannot read it now.
+        """
+        asked = {"from": start, "to": end}
+        query = urlencode({name: value for name, value in asked.items() if value})
+        base, _, counter = symbol.partition("/")
+        path = f"/history/{quote(base, safe='')}/{quote(counter, safe='')}?{query}"
+        return dict(await self._rest.get(path, session=True))
 
     async def health(self) -> dict[str, Any]:
         """Return the health of the service."""

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
@@ -80,6 +80,7 @@ class CommandProcessor:
         "limits",
         "numbers",
         "opened_by",
+        "plays",
         "session_id",
         "settings",
         "stamp",
@@ -111,6 +112,8 @@ class CommandProcessor:
         self.subscriptions: dict[tuple[str, str | None], StreamKey] = NONE_SUBSCRIBED
         # The numbers of those with binary updates.
         self.numbers: dict[tuple[str, str | None], int] = NONE_NUMBERED
+        # Start (microseconds) and speed of those that play the past.
+        self.plays: dict[tuple[str, str | None], tuple[int, float]] = NONE_PLAYED
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
         self.greeting = Greeting() if compatible else None
@@ -169,6 +172,7 @@ class CommandProcessor:
         """Have the previous subscription, if any, in place of one that could not begin."""
         named = symbol, view
         del self.subscriptions[named]
+        self.reached_present(symbol, view)
         if named in self.numbers:
             del self.numbers[named]
         if previous is not None:
@@ -177,6 +181,11 @@ class CommandProcessor:
             if self.numbers is NONE_NUMBERED:
                 self.numbers = {}
             self.numbers[named] = number
+
+    def reached_present(self, symbol: str, view: str | None) -> None:
+        """Forget that a subscription plays the past."""
+        if (symbol, view) in self.plays:
+            del self.plays[symbol, view]
 
     def move_views(self, key: Key) -> None:
         """Count the views of the connection towards the limit of another key."""
@@ -293,6 +302,13 @@ class CommandProcessor:
         self.subscriptions[key.symbol, body.view] = key
         previous_number = self.numbers.get((key.symbol, body.view), 0)
         number = self._number(key, body.view)
+        self.reached_present(key.symbol, body.view)
+        speed = 1.0 if body.speed is UNSET else body.speed
+        if start_us is not None:
+            if self.plays is NONE_PLAYED:
+                self.plays = {}
+            self.plays[key.symbol, body.view] = start_us, speed
+        start, stated_speed = self._played(key.symbol, body.view)
         response = replies.SubscriptionResponse(
             symbol=key.symbol,
             exchanges=key.exchanges,
@@ -306,13 +322,19 @@ class CommandProcessor:
             unknown_fee=UNSET if body.fees is None else unknown_fee,
             published_fees=UNSET if published is None else published,
             number=number or UNSET,
+            start=start,
+            speed=stated_speed,
         )
         reply = encode_masked(response, body.id, body.view)
         opened = OpenView(key, previous, body.view, number, previous_number)
         if start_us is None:
             return (SendText(reply), opened)
-        speed = 1.0 if body.speed is UNSET else body.speed
         return (PlayView(opened, start_us, speed, reply, body.id),)
+
+    def _played(self, symbol: str, view: str | None) -> tuple[str | UnsetType, float | UnsetType]:
+        """Return the start and the speed of a subscription that plays the past."""
+        found = self.plays.get((symbol, view))
+        return (UNSET, UNSET) if found is None else (self.stamp(found[0]), found[1])
 
     def _number(self, key: StreamKey, view: str | None) -> int:
         """Return the number of a subscription in its binary updates; 0 if they are JSON.
@@ -339,6 +361,7 @@ class CommandProcessor:
     ) -> Effects:
         key = self._subscribed(body.symbol, body.view)
         del self.subscriptions[body.symbol, body.view]
+        self.reached_present(body.symbol, body.view)
         number = 0
         if (body.symbol, body.view) in self.numbers:
             number = self.numbers.pop((body.symbol, body.view))
@@ -375,18 +398,22 @@ class CommandProcessor:
     def _get_subscriptions(
         self, body: commands.GetSubscriptions, now: MessageTime, _: float
     ) -> Effects:
-        listed = [
-            replies.Subscription(
-                symbol=key.symbol,
-                exchanges=key.exchanges,
-                subscription_id=key.id,
-                options=options_of(key),
-                expected_gb_per_30_days=self.directory.expected_gb(key),
-                view=UNSET if view is None else view,
-                number=self.numbers.get((key.symbol, view), UNSET),
+        listed: list[replies.Subscription] = []
+        for (symbol, view), key in self.subscriptions.items():
+            start, speed = self._played(symbol, view)
+            listed.append(
+                replies.Subscription(
+                    symbol=symbol,
+                    exchanges=key.exchanges,
+                    subscription_id=key.id,
+                    options=options_of(key),
+                    expected_gb_per_30_days=self.directory.expected_gb(key),
+                    view=UNSET if view is None else view,
+                    number=self.numbers.get((key.symbol, view), UNSET),
+                    start=start,
+                    speed=speed,
+                )
             )
-            for (_, view), key in self.subscriptions.items()
-        ]
         reply = replies.SubscriptionsData(
             data=replies.SubscriptionsList(subscriptions=listed, total=len(listed)),
             timestamp=iso_us(now.wall_us),
@@ -444,6 +471,7 @@ class CommandProcessor:
 # Shared, never written.
 NONE_SUBSCRIBED: Final[dict[tuple[str, str | None], StreamKey]] = {}
 NONE_NUMBERED: Final[dict[tuple[str, str | None], int]] = {}
+NONE_PLAYED: Final[dict[tuple[str, str | None], tuple[int, float]]] = {}
 WELCOME: Final = SendText(
     encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
 )

@@ -40,6 +40,20 @@ Number = Annotated[
     ),
 ]
 
+Start = Annotated[
+    str | UnsetType,
+    about(
+        "Of a subscription that plays the past: the moment at which it began; absent after "
+        "`history_end`.",
+        "2026-11-27T14:03:00.000000Z",
+    ),
+]
+
+Speed = Annotated[
+    float | UnsetType,
+    about("Of such a subscription: recorded seconds per second; 0: as fast as you read.", 1.0),
+]
+
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
 WINDOW: Final = "per_minute"
 
@@ -184,6 +198,8 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
         about('With fees "published": the fee of each book of the view, and where it is from.'),
     ] = UNSET
     number: Number = UNSET
+    start: Start = UNSET
+    speed: Speed = UNSET
     view: View = UNSET
 
 
@@ -205,6 +221,8 @@ class Subscription(Struct, frozen=True):
     options: Options
     expected_gb_per_30_days: ExpectedGb
     number: Number = UNSET
+    start: Start = UNSET
+    speed: Speed = UNSET
     view: View = UNSET
 
 

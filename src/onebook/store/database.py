@@ -96,6 +96,7 @@ class Database:
         self._writes = self._engine.execution_options(**{BEGIN_OPTION: BEGIN_WRITE})
         self.insert = postgresql.insert if self.on_postgres else sqlite.insert
         self._running: set[asyncio.Task[Any]] = set()
+        self._writer = asyncio.Lock()
 
     @property
     def path(self) -> Path | None:
@@ -165,12 +166,29 @@ class Database:
         async with database_errors(self._engine.url):
             self.check_file()
             try:
-                async with engine.begin() as connection:
+                async with self._turn(engine), engine.begin() as connection:
                     yield connection
             except Exception:
                 self.check_file()
                 raise
             self.check_file()
+
+    @asynccontextmanager
+    async def _turn(self, engine: AsyncEngine) -> AsyncIterator[None]:
+        """Let this process's writers take turns in SQLite, which has one writer.
+
+        They would wait no longer than `BUSY_TIMEOUT_MS` for each other, and on a busy machine the
+        event loop may take longer to end a transaction.
+        """
+        if self.on_postgres or engine is not self._writes:
+            yield
+            return
+        async with asyncio.timeout(POOL_WAIT_S):
+            await self._writer.acquire()
+        try:
+            yield
+        finally:
+            self._writer.release()
 
     def check_file(self) -> None:
         """Check that the file of a SQLite database is still the one that was opened.

@@ -9,7 +9,7 @@ provides windows, paging, order, deduplication and cursors.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from msgspec import Struct
@@ -20,6 +20,7 @@ from onebook.errors import InvalidRequest
 from onebook.transactions.accounts import AccountName
 from onebook.transactions.adapter import (
     HOST_FIELD,
+    KEY_FIELD,
     AccountReader,
     AdapterEntry,
     Environment,
@@ -30,6 +31,7 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.described_keys import REFUSALS, DescribedKeys, owner_of
 from onebook.transactions.export_jobs import (
     AccountExports,
     ExportJobs,
@@ -123,6 +125,7 @@ class ExchangeAdapter:
             for each, hosts in _hosts(definition.entry, settings).items()
         }
         self._markets = {each: self._market_cache(site) for each, site in self._sites.items()}
+        self._keys = DescribedKeys(clock)
         self._stream_urls = _stream_urls(definition, settings)
 
     def _market_cache(self, site: ExchangeSite) -> MarketCache:
@@ -192,6 +195,7 @@ class ExchangeAdapter:
             self._client,
             site,
             self._markets[environment],
+            self._keys,
             environment=environment,
             credentials=credentials,
             first=name is None or not name.label,
@@ -273,6 +277,7 @@ class AccountSession:
         client: ExchangeClient,
         site: ExchangeSite,
         cache: MarketCache,
+        keys: DescribedKeys,
         *,
         environment: Environment,
         credentials: Credentials,
@@ -287,6 +292,7 @@ class AccountSession:
         self._client = client
         self._site = site
         self._cache = cache
+        self._keys = keys
         self._credentials = credentials
         self._first = first
         self._retries = retries
@@ -338,13 +344,36 @@ class AccountSession:
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
-        return await self._client.ask(
-            self._site,
-            call,
-            credentials=self._credentials,
-            retries=self._retries,
-            noted=self._first,
-        )
+        try:
+            return await self._client.ask(
+                self._site,
+                call,
+                credentials=self._credentials,
+                retries=self._retries,
+                noted=self._first,
+            )
+        except SourceFailed as failure:
+            if failure.reason in REFUSALS and call.key == KEY_FIELD.name:
+                self._keys.forget(self._owner)
+            raise
+
+    async def key_described(
+        self, fetch: Callable[[], Awaitable[Any]], *, fresh: bool = False
+    ) -> Any:
+        """The exchange's description of the API key, fetched at most every `KEY_MAX_AGE_S`.
+
+        The background always fetches it, because collections keep what they derive from it.
+
+        Args:
+            fetch: Requests it.
+            fresh: Whether to fetch it in any case.
+        """
+        fresh = fresh or self._retries.background
+        return await self._keys.get(self._owner, fetch, fresh=fresh)
+
+    @property
+    def _owner(self) -> str:
+        return owner_of(self.environment, self._credentials)
 
     async def load_markets(self, category: str) -> None:
         """Load the markets of a category unless they are known and recent."""

@@ -128,6 +128,11 @@ class JointRun:
         names = [run.limited_by for run in self._runs]
         return ", ".join(dict.fromkeys(names)) if all(names) else ""
 
+    @property
+    def uncollected(self) -> bool:
+        """Whether the answer is empty because nothing of it was ever collected."""
+        return all(run.uncollected for run in self._runs)
+
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
         async with aclosing(

@@ -658,7 +658,7 @@ class Run:
         failures = [walker.failure for walker in self.walkers if walker.failure]
         # A source with nothing to request did not succeed either.
         asked = [each for each in self.walkers if each.pages or each.failure or each.absent]
-        if self._limited:  # the exchange did not fail
+        if self._limited or self.uncollected:  # the exchange did not fail
             return None
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
@@ -669,6 +669,14 @@ class Run:
                 retryable=True,
             )
         return None
+
+    @property
+    def uncollected(self) -> bool:
+        """Whether the answer is empty because none of its types was ever collected."""
+        failures = [walker.failure for walker in self.walkers]
+        return bool(failures) and all(
+            each is not None and each.reason is FailureReason.NOT_COLLECTED for each in failures
+        )
 
     @property
     def cut_off(self) -> bool:
@@ -865,15 +873,24 @@ def is_unknown(record: Record) -> bool:
 
 
 def message_of(
-    count: int, types: int, *, accounts: int = 0, cut_off: bool = False, limited: str = ""
+    count: int,
+    types: int,
+    *,
+    accounts: int = 0,
+    cut_off: bool = False,
+    limited: str = "",
+    uncollected: bool = False,
 ) -> str:
-    """The documented sentence, or the statement that the deadline ended the answer.
+    """The documented sentence, or the reason why the answer is empty or ends early.
 
     Args:
         types: Number of different types.
         accounts: Number of accounts of an answer for several; 0: it is for one.
         limited: The exchange whose rate limit allowed no record before the deadline; "" otherwise.
+        uncollected: Whether none of the types was ever collected.
     """
+    if uncollected:
+        return "Nothing has been collected yet for these transaction types"
     records = f"{count} transaction{'' if count == 1 else 's'}"
     kinds = f"{types} transaction type{'' if types == 1 else 's'}"
     if accounts:

@@ -806,6 +806,7 @@ class Transactions:
                 accounts=len(run.accounts or ()),
                 cut_off=run.cut_off,
                 limited=run.limited_by,
+                uncollected=run.uncollected,
             ),
             "exchange": query.request.exchange,
             "total_transactions": totals.count,

@@ -220,15 +220,18 @@ class BybitReader:
                 raise
             self._key = {}
 
-    async def _key_info(self) -> Row:
-        """Return the key as described by `query-api`, requested once."""
+    async def _key_info(self, *, fresh: bool = False) -> Row:
+        """Return the key as described by `query-api`, for the whole request."""
         async with self._locks[API_KEY]:
             if self._key is None:
-                result = (await self._get(API_KEY, "")).value
-                if not isinstance(result, dict):
-                    raise undocumented()
-                self._key = result
+                self._key = await self._account.key_described(self._described, fresh=fresh)
             return self._key
+
+    async def _described(self) -> Row:
+        result = (await self._get(API_KEY, "")).value
+        if not isinstance(result, dict):
+            raise undocumented()
+        return result
 
     @property
     def _uid(self) -> str | None:
@@ -270,7 +273,7 @@ class BybitReader:
 
     async def check(self) -> AccountInfo:
         """Fetch the account of the key, and what the key can read."""
-        key = await self._key_info()
+        key = await self._key_info(fresh=True)
         mode = await self._account_mode()
         try:
             granted, read_only = granted_of(key), key["readOnly"] == 1

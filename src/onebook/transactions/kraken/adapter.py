@@ -446,12 +446,12 @@ class KrakenReader:
             self._snapshot_ms = self._account.now_ms()
         return self._snapshot_ms
 
-    async def _key_info(self) -> KeyInfo:
-        """Kraken's description of the key, requested once; `UNKNOWN_KEY` if unavailable."""
+    async def _key_info(self, *, fresh: bool = False) -> KeyInfo:
+        """Kraken's description of the key, for the whole request; `UNKNOWN_KEY` if unavailable."""
         async with self._locks[KEY_INFO]:
             if self._key is None:
                 try:
-                    self._key = key_info(await self._post(KEY_INFO, {}))
+                    self._key = await self._account.key_described(self._described, fresh=fresh)
                 except SourceFailed as failure:
                     if failure.fatal or failure.retryable:
                         raise
@@ -460,9 +460,12 @@ class KrakenReader:
                     self._key = UNKNOWN_KEY
             return self._key
 
+    async def _described(self) -> KeyInfo:
+        return key_info(await self._post(KEY_INFO, {}))
+
     async def check(self) -> AccountInfo:
         """Check the permissions of the key, and whether the futures key is accepted."""
-        key = await self._key_info()
+        key = await self._key_info(fresh=True)
         if key is UNKNOWN_KEY:
             await self._post(BALANCES, {})
         warnings, account_type = list(key.warnings(self._account.now_ms())), "SPOT"

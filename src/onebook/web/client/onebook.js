@@ -1792,6 +1792,13 @@ export class Onebook {
     return camelCasedThrough(await this.#request("GET", `/exchanges/quality?${query}`, undefined, true));
   }
 
+  /** When books of a pair were recorded, and by which exchanges. */
+  async recorded(symbol, { start, end } = {}) {
+    const query = new URLSearchParams(Object.entries({ from: start, to: end }).filter(([, value]) => value));
+    const path = symbol.split("/").map(encodeURIComponent).join("/");
+    return await this.#request("GET", `/history/${path}?${query}`, undefined, true);
+  }
+
   /** The health of the service. */
   async health() {
     return camelCasedThrough(await this.#request("GET", "/health"));
