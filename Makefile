@@ -117,7 +117,7 @@ load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients fo
 	cc -O2 bench/macro/sink.c -o $(VENV)/sink
 	BENCH_SINK=$(CURDIR)/$(VENV)/sink PYTHONPATH=bench $(BIN)/python bench/macro/crowd.py --seconds $(or $(LOAD_S),1800)
 
-sanitize: $(BIN)/.installed-dev ## run the tests of compiled code under ASan and UBSan
+sanitize: $(BIN)/.installed-dev ## run the tests of compiled code under ASan and UBSan (about 145 s of CPU)
 	bash tests/core/sanitize.sh
 
 clean: ## remove environments and build products

@@ -12,7 +12,8 @@ long until all clients are back. At last all clients vanish: their process is ki
     idle.py --bare [--clients ...] [--seconds 20] [--subscribed 0]
 
 `--bare` measures the floor instead: a uvloop protocol that pings as often, accepts any key, and
-sends to 20 clients at a time with one send() each.
+sends to 20 clients at a time with one send() each. When its clients vanish, it reads the end of
+every connection and closes none. It is not restarted.
 
 Where the hard limit of open files is lower, it measures to that and says so. It stops when the
 machine has little memory left.
@@ -32,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -118,8 +119,9 @@ class Idlers:
         self._folder.cleanup()
 
     def kill(self) -> None:
-        """End all clients at once; the kernel closes their sockets."""
+        """End all clients at once; the kernel has closed their sockets when this returns."""
         self._process.kill()
+        self._process.wait()
 
     def check(self) -> None:
         """Fail if the process ended."""
@@ -159,14 +161,18 @@ class Pulse:
     def __exit__(self, *_: object) -> None:
         gc.callbacks.remove(self._collecting)
         self._task.cancel()
+        self._note()
 
     async def _run(self) -> None:
-        before_s = time.thread_time()
+        self._before_s = time.thread_time()
         while True:
             await asyncio.sleep(PULSE_S)
-            now_s = time.thread_time()
-            self.longest_s = max(self.longest_s, now_s - before_s)
-            before_s = now_s
+            self._note()
+
+    def _note(self) -> None:
+        now_s = time.thread_time()
+        self.longest_s = max(self.longest_s, now_s - self._before_s)
+        self._before_s = now_s
 
     def _collecting(self, phase: str, _: object) -> None:
         now_s = time.thread_time()
@@ -327,15 +333,19 @@ async def returned(settings: config.Settings, places, groups: list[Idlers], bega
             "longest turn, ms of CPU": pulse.longest_s * 1e3,
         }
         report("all clients return", values, "")
-        await vanish(node, groups)
+        await vanish("", node.gateway.connections, groups)
 
 
-async def vanish(node: app.Node, groups: list[Idlers]) -> None:
-    """Kill all clients, and wait until the node has released their connections."""
-    connections = node.gateway.connections
+async def vanish(prefix: str, connections: Sized, groups: list[Idlers]) -> None:
+    """Kill all clients, and wait until the server has released their connections.
+
+    The event loop stands still until the last socket is closed, so that its next turn finds all of
+    them; otherwise their number depends on how fast the kernel closes them beside it.
+    """
     clients, cpu = len(connections), time.process_time()
     deadline = time.monotonic() + VANISH_MAX_S
     with Pulse() as pulse:
+        await asyncio.sleep(2 * PULSE_S)
         for each in groups:
             each.kill()
         while connections and time.monotonic() < deadline:
@@ -343,9 +353,10 @@ async def vanish(node: app.Node, groups: list[Idlers]) -> None:
     values = {
         "clients": clients,
         "left": len(connections),
-        "us of CPU to release one": (time.process_time() - cpu) / clients * 1e6,
+        "us of CPU each": (time.process_time() - cpu) / clients * 1e6,
         "longest turn, ms of CPU": pulse.longest_s * 1e3,
     }
+    values = {prefix + name: value for name, value in values.items()}
     report("all clients vanish", values, "")
 
 
@@ -365,7 +376,7 @@ async def measure(words: argparse.Namespace) -> None:
             if words.subscribed:
                 await deliver_views(node, groups, words)
             if not words.restart:
-                await vanish(node, groups)
+                await vanish("", node.gateway.connections, groups)
                 return
             began = time.monotonic()
             with Pulse() as pulse:
@@ -412,6 +423,13 @@ class BareClient(asyncio.Protocol):
             self.transport.write(ACCEPTED)
             self._server.add(self.transport)
 
+    def eof_received(self) -> bool:
+        self._server.connections.discard(self.transport)
+        return True  # uvloop would close all of them in this turn of the event loop
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.connections.discard(self.transport)
+
 
 class BareServer:
     """Pings each client every `PING_S`, those that are due once a second."""
@@ -419,9 +437,11 @@ class BareServer:
     def __init__(self) -> None:
         self._slots: list[list[asyncio.Transport]] = [[] for _ in range(int(PING_S))]
         self._sockets = array.array("i")
+        self.connections: set[asyncio.Transport] = set()
         self.sent = self._next = 0
 
     def add(self, transport: asyncio.Transport) -> None:
+        self.connections.add(transport)
         self._slots[len(self._sockets) % len(self._slots)].append(transport)
         self._sockets.append(transport.get_extra_info("socket").fileno())
 
@@ -459,6 +479,7 @@ async def measure_bare(words: argparse.Namespace) -> None:
                 BARE, groups, words, lambda: server.sent, lambda: server.send(words.subscribed)
             )
         pinging.cancel()
+        await vanish(f"{BARE}, ", server.connections, groups)
         serving.close()
 
 

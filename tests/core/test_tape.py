@@ -223,7 +223,8 @@ def test_a_full_tape_takes_nothing_until_it_is_swapped(made) -> None:
     assert recorded.step(step) is True
     assert (recorded.step(step), recorded.tape.full) == (False, True)
     assert recorded.tape.count == 3
-    assert recorded.tape.swap().count == 3
+    taken = recorded.tape.swap()
+    assert (taken.count, taken.rows_max) == (3, 4)
     assert (recorded.step(step), recorded.tape.full) == (True, False)
 
 
@@ -256,7 +257,10 @@ def player(made: ModuleType, side: int, prices, amounts, scale: int = 0, starts=
 @pytest.mark.parametrize("starts", [(0,), (0, 2), (-1, 1), (1, 0), (0, 0, 1)])
 def test_levels_that_are_not_there_are_refused(made, side, starts) -> None:
     one = array("q", [1])
-    player(made, side, one, one).play(made.Book(), 0, 1)
+    found = player(made, side, one, one)
+    assert (found.count, found.changed) == (1, -1)
+    assert found.play(made.Book(), 0, 1) == 1
+    assert found.changed == 0
     with pytest.raises(ValueError, match="different lengths"):
         player(made, side, one, one, starts=starts)
     with pytest.raises(ValueError, match="different lengths"):

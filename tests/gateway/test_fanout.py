@@ -584,7 +584,8 @@ def test_bytes_count_as_delivered_once_neither_kernel_nor_transport_holds_them(k
     assert held >= 100
     peer.sent = held + 70
     assert (peer.take_delivered(), peer.sent, peer.total) == (70, held, 70)
-    assert uncharged == [peer]
+    assert (uncharged, peer.listed) == ([peer], True)
+    assert peer.uncharged is uncharged
     assert peer.take_delivered() == 0
     assert uncharged == [peer], "it is in the list once"
     theirs.recv(100)

@@ -19,6 +19,7 @@ from onebook import config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.app.workers import serve
+from onebook.archive.folder import HistoryFolder
 from onebook.errors import ConfigError
 from onebook.model import Tier
 from onebook.simulator import SimulatedExchanges
@@ -188,6 +189,58 @@ async def test_all_gateways_serve_one_port_and_one_that_dies_is_started_again(tm
             assert codes.count(4200) == 2 + CLIENTS - codes.count(None)
             assert 1 <= codes.count(None) < CLIENTS  # those of the gateway that was killed
             await gone(after.values())
+
+
+async def answered(socket, **question):
+    """The reply to a question about the book, between updates."""
+    await socket.send(
+        json.dumps({"type": "get_aggregated_orderbook", "symbol": "BTC/USDT", "id": 7, **question})
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        while (reply := json.loads(await socket.recv())).get("id") != 7:
+            pass
+    return reply
+
+
+async def test_one_process_records_and_every_gateway_answers_from_the_history(tmp_path):
+    binary()
+    pytest.importorskip("pyarrow")
+    async with SimulatedExchanges(["okx"], rate_hz=5) as simulated:
+        simulated["okx"].admit_all()
+        file = written(tmp_path, simulated.urls)
+        history = f"[history]\ndir = '{tmp_path}/history'\nsymbols = "
+        settings = file.read_text()
+        file.write_text(f"{settings}{history}['BTC/USDT']\n")
+        key = await key_in(file)
+        async with started(file) as service, AsyncExitStack() as stack:
+            port = (await service.logged(r"All gateways listen on port (\d+)"))[1]
+            url = f"ws://127.0.0.1:{port}/api/v1/ws"
+            sockets = [await live_book(stack, url, key) for _ in range(CLIENTS)]
+            opened = [await metric(each, "onebook_sockets") for each in service.metrics_ports()]
+            assert min(opened) > 1  # each gateway has clients, beside the scrape
+            at_us = time.time_ns() // 1_000
+            async with asyncio.timeout(PATIENCE_S):  # until the recorder has written it
+                while (past := await answered(sockets[0], as_of=at_us)).get("error"):
+                    assert past["error"] == "history_not_found", past
+                    await asyncio.sleep(0.1)
+            assert past["data"]["bids"]
+            for socket in sockets[1:]:
+                again = await answered(socket, as_of=at_us)
+                assert (again["checksum"], again["data"]) == (past["checksum"], past["data"])
+            assert "recorder" in service.pids()
+            assert not [each for each in service.lines if "not recorded" in each["message"]]
+            folder = HistoryFolder(tmp_path / "history")
+            assert not folder.lock()  # the recorder has it
+            rows = folder.rows(folder.hours(), "BTC/USDT", 0, 2 * at_us, ("okx",))["okx"]
+            assert len({*rows["run"].to_pylist()}) == 1
+
+            file.write_text(f"{settings}{history}['BTC/USDT', 'ETH/USDT']\n")
+            service.process.send_signal(signal.SIGHUP)
+            await service.logged(r"SIGHUP: these settings need a restart: history\.symbols\.$", 2)
+            await service.logged(r"SIGHUP: a node without clients .* need a restart\.$", 2)
+            service.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(PATIENCE_S):
+                assert await service.process.wait() == 0
 
 
 async def test_no_process_outlives_the_one_that_started_it(tmp_path):
