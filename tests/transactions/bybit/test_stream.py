@@ -78,7 +78,11 @@ async def test_pybit_follows_the_simulated_stream(monkeypatch):
 
         def subscribed():
             client = unified_trading.WebSocket(
-                testnet=False, channel_type="private", api_key=KEY.api_key, api_secret=KEY.secret
+                testnet=False,
+                channel_type="private",
+                api_key=KEY.api_key,
+                api_secret=KEY.secret,
+                private_auth_expire=round(PATIENCE_S),  # 1 s by default; then it waits forever
             )
             client.execution_stream(take)
             client.order_stream(take)
