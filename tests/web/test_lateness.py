@@ -91,6 +91,7 @@ async def test_after_a_sleep_nothing_is_said_to_be_a_few_seconds_old(
     market.crossed = True
     await show(page, address)
     await page.until("document.querySelectorAll('.pairs li').length")
+    await page.until("document.querySelector('.history-text').textContent.startsWith('now: mid')")
     market.frozen = True
     await page.run(CLOCK.format(HOUR_S))
     await page.until(f"{OLD} && {SAID} === 'No update for 60 min' && {AGE} === '60 min ago'")
