@@ -1,4 +1,4 @@
-"""The recorded times of a pair's order books."""
+"""The recorded times of a pair's order books, and the time that a request for history names."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from onebook.api.bodies import NO_SESSION, AnswerBody, errors
 from onebook.api.edge import Caller, Parts
-from onebook.clock import iso_us
+from onebook.clock import Clock, iso_us
 from onebook.errors import (
     HistoryUnavailable,
     InternalError,
@@ -24,6 +24,43 @@ router = APIRouter(tags=["orderbooks"])
 
 DAYS_MAX: Final = 31
 DAY_US: Final = DAY_MS * 1_000
+Since = Annotated[
+    str | None,
+    Query(
+        alias="from",
+        max_length=SYMBOL_CHARACTERS_MAX,
+        description="ISO 8601, UTC if without a zone, or microseconds since 1970; "
+        "default: a day before `to`.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    Query(
+        alias="to",
+        max_length=SYMBOL_CHARACTERS_MAX,
+        description=f"At most {DAYS_MAX} days after `from`; default: now.",
+    ),
+]
+UNREADABLE: Final = (
+    InvalidRequest,
+    RateLimitExceeded,
+    InternalError,
+    ServiceUnavailable,
+    HistoryUnavailable,
+)  # what a request for recorded data fails with
+
+
+def range_us(since: str | None, until: str | None, clock: Clock) -> tuple[int, int]:
+    """Return a requested time of the history as microseconds since 1970; default: the last day.
+
+    Raises:
+        InvalidRequest: It is not a time, or too long.
+    """
+    end_us = clock.wall_ms() * 1_000 if until is None else moment_us("to", until)
+    start_us = end_us - DAY_US if since is None else moment_us("from", since)
+    if not 0 <= end_us - start_us <= DAYS_MAX * DAY_US:
+        raise InvalidRequest(f"from: must be at most {DAYS_MAX} days before to, and not after it.")
+    return start_us, end_us
 
 
 class RecordedSpan(AnswerBody):
@@ -52,47 +89,22 @@ class RecordedReport(AnswerBody):
 @router.get(
     "/api/v1/history/{base}/{quote}",
     summary="Recorded times of a pair",
-    responses=errors(
-        *NO_SESSION,
-        InvalidRequest,
-        RateLimitExceeded,
-        InternalError,
-        ServiceUnavailable,
-        HistoryUnavailable,
-    ),
+    responses=errors(*NO_SESSION, *UNREADABLE),
 )
 async def recorded_times(
     parts: Parts,
     session: Caller,
     base: Annotated[str, Path(max_length=SYMBOL_CHARACTERS_MAX, examples=["BTC"])],
     quote: Annotated[str, Path(max_length=SYMBOL_CHARACTERS_MAX, examples=["USDT"])],
-    since: Annotated[
-        str | None,
-        Query(
-            alias="from",
-            max_length=SYMBOL_CHARACTERS_MAX,
-            description="ISO 8601, UTC if without a zone, or microseconds since 1970; "
-            "default: a day before `to`.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        Query(
-            alias="to",
-            max_length=SYMBOL_CHARACTERS_MAX,
-            description=f"At most {DAYS_MAX} days after `from`; default: now.",
-        ),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> RecordedReport:
     """Return when books of a pair were recorded, and by which exchanges.
 
     Any moment of these times can be read with `as_of`, and played with `start`. The node must
     record a history (`history.dir`).
     """
-    end_us = parts.clock.wall_ms() * 1_000 if until is None else moment_us("to", until)
-    start_us = end_us - DAY_US if since is None else moment_us("from", since)
-    if not 0 <= end_us - start_us <= DAYS_MAX * DAY_US:
-        raise InvalidRequest(f"from: must be at most {DAYS_MAX} days before to, and not after it.")
+    start_us, end_us = range_us(since, until, parts.clock)
     symbol = f"{base}/{quote}".upper()
     times = await parts.recorded(symbol, start_us, end_us)
     return RecordedReport(

@@ -7,24 +7,15 @@ from pydantic import Field
 
 from onebook.api.bodies import NO_SESSION, AnswerBody, errors
 from onebook.api.edge import Caller, Parts
+from onebook.api.history import UNREADABLE, Since, Until, range_us
 from onebook.clock import iso_ms
-from onebook.errors import (
-    HistoryUnavailable,
-    InternalError,
-    InvalidRequest,
-    RateLimitExceeded,
-    ServiceUnavailable,
-)
-from onebook.exchanges.kit.listing import SYMBOL_CHARACTERS_MAX
-from onebook.model import DAY_MS
-from onebook.streams.past import QualityQuery, moment_us
+from onebook.errors import InvalidRequest
+from onebook.streams.past import QualityQuery
 
 router = APIRouter(tags=["orderbooks"])
 
-DAYS_MAX: Final = 31
 ROWS_MAX: Final = 10_000
 LIST_CHARACTERS_MAX: Final = 2_000
-DAY_US: Final = DAY_MS * 1_000
 
 
 class OutageBody(AnswerBody):
@@ -93,35 +84,13 @@ class QualityReport(AnswerBody):
     "/api/v1/exchanges/quality",
     summary="Recorded quality of the exchanges",
     response_model_exclude_unset=True,
-    responses=errors(
-        *NO_SESSION,
-        InvalidRequest,
-        RateLimitExceeded,
-        InternalError,
-        ServiceUnavailable,
-        HistoryUnavailable,
-    ),
+    responses=errors(*NO_SESSION, *UNREADABLE),
 )
 async def exchange_quality(
     parts: Parts,
     session: Caller,
-    since: Annotated[
-        str | None,
-        Query(
-            alias="from",
-            max_length=SYMBOL_CHARACTERS_MAX,
-            description="ISO 8601, UTC if without a zone, or microseconds since 1970; "
-            "default: a day before `to`.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        Query(
-            alias="to",
-            max_length=SYMBOL_CHARACTERS_MAX,
-            description=f"At most {DAYS_MAX} days after `from`; default: now.",
-        ),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     exchanges: Annotated[
         str,
         Query(
@@ -142,10 +111,7 @@ async def exchange_quality(
 
     The node must record a history (`history.dir`).
     """
-    end_us = parts.clock.wall_ms() * 1_000 if until is None else moment_us("to", until)
-    start_us = end_us - DAY_US if since is None else moment_us("from", since)
-    if not 0 <= end_us - start_us <= DAYS_MAX * DAY_US:
-        raise InvalidRequest(f"from: must be at most {DAYS_MAX} days before to, and not after it.")
+    start_us, end_us = range_us(since, until, parts.clock)
     wanted, pairs = _names(exchanges), [each.upper() for each in _names(symbols)]
     rows = await parts.quality(QualityQuery(start_us, end_us, wanted, pairs, by))
     if len(rows) > ROWS_MAX:

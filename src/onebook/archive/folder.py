@@ -41,6 +41,7 @@ from onebook.archive.format import (
     STATISTICS,
     HistoryKind,
     Interval,
+    file_name,
     hour_folder,
     integers,
     levels_of,
@@ -272,7 +273,7 @@ class HistoryFolder:
         for segment in self.segments(hour_us):
             reader = _opened(segment.path)
             for batch, (symbol, exchange) in enumerate(_books_in(reader)):
-                parts.setdefault((_file_name(symbol), exchange), []).append((reader, batch))
+                parts.setdefault((file_name(symbol), exchange), []).append((reader, batch))
         for (name, exchange), batches in sorted(parts.items()):
             path = folder / exchange / f"{name}.parquet"
             if batches:
@@ -362,7 +363,7 @@ class HistoryFolder:
         self, hour_us: int, symbol: str, exchanges: Collection[str] | None = None
     ) -> list[PurePosixPath]:
         """Return the path of each book of a symbol in a closed hour."""
-        name = f"{_file_name(symbol)}.parquet"
+        name = f"{file_name(symbol)}.parquet"
         return [
             path
             for path in map(PurePosixPath, self.files.named(hour_folder(hour_us), name))
@@ -451,10 +452,6 @@ def _moment(at_us: int) -> datetime:
 def _start_us(*parts: str) -> int:
     year, month, day, hour = map(int, parts)
     return round(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * 1_000_000
-
-
-def _file_name(symbol: str) -> str:
-    return symbol.replace("/", "-")
 
 
 @contextmanager

@@ -45,6 +45,11 @@ def hour_folder(hour_us: int) -> str:
     return f"{datetime.fromtimestamp(hour_us // 1_000_000, UTC):%Y/%m/%d/%H}"
 
 
+def file_name(symbol: str) -> str:
+    """Return the name of a pair's files, without an ending."""
+    return symbol.replace("/", "-")
+
+
 def _time() -> pa.DataType:
     return pa.timestamp("us", tz="UTC")
 

@@ -24,6 +24,7 @@ from onebook.archive.format import (
     HistoryKind,
     Interval,
     codes,
+    file_name,
     hour_folder,
     integers,
 )
@@ -127,7 +128,7 @@ def measured(
         if rows and rows[-1]["symbol"] != symbol:
             found += _with_crossings(rows, prices)
             rows, prices = [], []
-        earlier = f"{hour_folder(hour_us - HOUR_US)}/{exchange}/{symbol.replace('/', '-')}.parquet"
+        earlier = f"{hour_folder(hour_us - HOUR_US)}/{exchange}/{file_name(symbol)}.parquet"
         before = _last_state(files, earlier)
         rows.append(_measured_book(table, hour_us, coverage, before))
         prices.append(_best_prices(table, hour_us, coverage, before, pace))

@@ -58,7 +58,7 @@ def recorded_times(
     found: dict[str, list[tuple[int, int]]] = {}
     open_hours = {*folder.open_hours()}
     for hour_us in folder.hours():
-        if not start_us < hour_us + HOUR_US or hour_us > end_us:
+        if hour_us + HOUR_US <= start_us or hour_us > end_us:
             continue
         names = {path.parent.name for path in folder.book_files(hour_us, symbol)}
         if hour_us in open_hours:

@@ -172,7 +172,7 @@ class CommandProcessor:
         """Have the previous subscription, if any, in place of one that could not begin."""
         named = symbol, view
         del self.subscriptions[named]
-        self.reached_present(symbol, view)
+        self.forget_play(symbol, view)
         if named in self.numbers:
             del self.numbers[named]
         if previous is not None:
@@ -182,7 +182,7 @@ class CommandProcessor:
                 self.numbers = {}
             self.numbers[named] = number
 
-    def reached_present(self, symbol: str, view: str | None) -> None:
+    def forget_play(self, symbol: str, view: str | None) -> None:
         """Forget that a subscription plays the past."""
         if (symbol, view) in self.plays:
             del self.plays[symbol, view]
@@ -302,7 +302,7 @@ class CommandProcessor:
         self.subscriptions[key.symbol, body.view] = key
         previous_number = self.numbers.get((key.symbol, body.view), 0)
         number = self._number(key, body.view)
-        self.reached_present(key.symbol, body.view)
+        self.forget_play(key.symbol, body.view)
         speed = 1.0 if body.speed is UNSET else body.speed
         if start_us is not None:
             if self.plays is NONE_PLAYED:
@@ -361,7 +361,7 @@ class CommandProcessor:
     ) -> Effects:
         key = self._subscribed(body.symbol, body.view)
         del self.subscriptions[body.symbol, body.view]
-        self.reached_present(body.symbol, body.view)
+        self.forget_play(body.symbol, body.view)
         number = 0
         if (body.symbol, body.view) in self.numbers:
             number = self.numbers.pop((body.symbol, body.view))

@@ -238,7 +238,7 @@ class SubscriptionManager:
         """Continue with the live stream: with the book and the updates that were kept."""
         view = played.effect.view
         del self._plays[client, view.key.symbol, view.view]
-        client.processor.reached_present(view.key.symbol, view.view)
+        client.processor.forget_play(view.key.symbol, view.view)
         play.close()
         tail.stream.users += 1
         assert tail.base_us is not None

@@ -311,9 +311,11 @@ class LiveSubscription:
 
     def _is_of_next_page(self, record: Record) -> bool:
         """Whether a record comes after the last one of a history that ended at its time."""
-        at_ms = self._floors.get(record.type, self.query.from_ms)
-        is_end = self.query.from_ms < at_ms == record.timestamp == -self._last.negative_ms
-        return is_end and key_of(record) > self._last
+        floor_ms = self._floors.get(record.type)
+        if floor_ms is None or floor_ms <= self.query.from_ms:
+            return False  # the history is whole
+        ended_ms = -self._last.negative_ms
+        return record.timestamp == floor_ms == ended_ms and key_of(record) > self._last
 
     def forget(self, before_ms: int) -> None:
         """See `DeliveredRecords.forget`."""

@@ -202,8 +202,8 @@ export class Past {
     this.#say("Reading the rest of this moment.");
     for (const found of this.#parts.keys()) this.#askPart(found);
     this.#site.rest(); // what it adds is requested at once
-    await Promise.allSettled(this.#asked);
-    if (this.#rested && this.#at === atMs) this.#say(this.#standing);
+    const failures = await Promise.all(this.#asked);
+    if (this.#rested && this.#at === atMs) this.#say(failures.find(Boolean) ?? this.#standing);
   }
 
   /** What is said while the past stands still. */
@@ -234,14 +234,16 @@ export class Past {
     asked.then(() => this.#asked.delete(asked));
   }
 
+  /** Returns why there is no book; "" if there is one. */
   async #readPart(found) {
     const atMs = this.#at;
     try {
       const view = bookOf(await this.#request({ ...this.#parts.get(found), symbol: this.#site.symbol() }, atMs));
       const current = this.#rested && this.#at === atMs && this.#parts.has(found);
       if (view && current) this.#site.partShown(found, view);
-    } catch {
-      // the card stays empty
+      return view ? "" : "A book of this moment is damaged.";
+    } catch (error) {
+      return error.message;
     }
   }
 
