@@ -70,6 +70,15 @@ def test_the_cells_of_the_notebook_run_in_order(history, monkeypatch):
     assert {row[0] for row in names["quality"].fetchall()} == set(NAMES)
 
 
+def rebuilt(history, name):
+    """Each answer with the book that the library rebuilds for its exchange and moment."""
+    for exchange, received, value in answers(history, name):
+        at_us = round(received.timestamp() * 1_000_000)
+        past = books_at(HistoryFolder(history.root), "BTC/USDT", at_us, (exchange,))
+        for book in past.books:
+            yield book, value
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_has_an_answer(history, name):
     rows = answers(history, name)
@@ -77,15 +86,11 @@ def test_a_question_has_an_answer(history, name):
 
 
 def test_the_imbalance_is_that_of_the_best_levels(history):
-    rows = answers(history, "imbalance")
     compared = 0
-    for exchange, received, imbalance in rows:
-        at_us = round(received.timestamp() * 1_000_000)
-        past = books_at(HistoryFolder(history.root), "BTC/USDT", at_us, (exchange,))
-        for book in past.books:
-            bids, asks = (sum(float(each[1]) for each in side) for side in book.core.top(10))
-            assert imbalance == pytest.approx((bids - asks) / (bids + asks), abs=0.001)
-            compared += 1
+    for book, imbalance in rebuilt(history, "imbalance"):
+        bids, asks = (sum(float(each[1]) for each in side) for side in book.core.top(10))
+        assert imbalance == pytest.approx((bids - asks) / (bids + asks), abs=0.001)
+        compared += 1
     assert compared
 
 
@@ -105,16 +110,12 @@ def test_the_ages_and_outages_are_those_of_the_hours(history):
 
 def test_what_five_cost_is_what_the_book_says(history):
     """Equal to the levels that the library rebuilds for the same keyframe."""
-    rows = answers(history, "cost")
     compared = 0
-    for exchange, received, cost in rows:
-        at_us = round(received.timestamp() * 1_000_000)
-        past = books_at(HistoryFolder(history.root), "BTC/USDT", at_us, (exchange,))
-        for book in past.books:
-            left, total = 5.0, 0.0
-            for price, amount in book.core.top(500)[1]:
-                taken = min(left, float(amount))
-                left, total = left - taken, total + taken * float(price)
-            assert cost == pytest.approx(total)
-            compared += book.core.top(1)[1] != []
+    for book, cost in rebuilt(history, "cost"):
+        left, total = 5.0, 0.0
+        for price, amount in book.core.top(500)[1]:
+            taken = min(left, float(amount))
+            left, total = left - taken, total + taken * float(price)
+        assert cost == pytest.approx(total)
+        compared += book.core.top(1)[1] != []
     assert compared
