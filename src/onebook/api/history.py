@@ -41,13 +41,13 @@ Until = Annotated[
         description=f"At most {DAYS_MAX} days after `from`; default: now.",
     ),
 ]
-UNREADABLE: Final = (
+HISTORY_ERRORS: Final = (
     InvalidRequest,
     RateLimitExceeded,
     InternalError,
     ServiceUnavailable,
     HistoryUnavailable,
-)  # what a request for recorded data fails with
+)  # of a request for recorded data
 
 
 def range_us(since: str | None, until: str | None, clock: Clock) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class RecordedReport(AnswerBody):
 @router.get(
     "/api/v1/history/{base}/{quote}",
     summary="Recorded times of a pair",
-    responses=errors(*NO_SESSION, *UNREADABLE),
+    responses=errors(*NO_SESSION, *HISTORY_ERRORS),
 )
 async def recorded_times(
     parts: Parts,

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from onebook.api.bodies import NO_SESSION, AnswerBody, errors
 from onebook.api.edge import Caller, Parts
-from onebook.api.history import UNREADABLE, Since, Until, range_us
+from onebook.api.history import HISTORY_ERRORS, Since, Until, range_us
 from onebook.clock import iso_ms
 from onebook.errors import InvalidRequest
 from onebook.streams.past import QualityQuery
@@ -84,7 +84,7 @@ class QualityReport(AnswerBody):
     "/api/v1/exchanges/quality",
     summary="Recorded quality of the exchanges",
     response_model_exclude_unset=True,
-    responses=errors(*NO_SESSION, *UNREADABLE),
+    responses=errors(*NO_SESSION, *HISTORY_ERRORS),
 )
 async def exchange_quality(
     parts: Parts,
