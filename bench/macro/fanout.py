@@ -166,10 +166,12 @@ async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
     async def tick() -> None:
         expected = sink.received + size * sink.clients
         gateway.fanout.publish(stream, payload, stream.full)
-        gateway.fanout.flush()
+        while gateway.fanout.flush():
+            await asyncio.sleep(0)
         await asyncio.sleep(PAUSE_S)
-        while sink.received < expected:
-            await asyncio.sleep(POLL_S)
+        async with asyncio.timeout(load.PATIENCE_S):
+            while sink.received < expected:
+                await asyncio.sleep(POLL_S)
 
     return await _blocks(tick, count, count * sink.clients)
 
