@@ -223,8 +223,10 @@ async def test_the_heat_map_shows_the_hour_before_a_moment_with_its_gap(
         assert await page.run(value) == at_s // 30 * 30
         await page.until(f"/^The hour before: /.test({text('.past-said')})")
         await zoom(page, "10 min")
-        await page.until(f"/The .* before .*: the mid went from /.test({label})")
-        await press(page, "-")  # farther than ten minutes
+        await page.until(f"/The \\d+ s before .*: the mid went from /.test({label})")
+        await press(page, "-", "-")  # five minutes, ten
+        assert await page.run("document.querySelector('.zoom :checked').value") == "10 min"
+        await press(page, "-")
         assert await page.run("document.querySelector('.zoom :checked').value") == "1 h"
         await page.run("document.querySelector('.past-live').click()")
         assert await page.run("document.querySelector('.zoom :checked').value") == "10 min"
