@@ -35,7 +35,8 @@ class Packer:
         if sides is None:
             return None
         lists = [self._lists(side, at) for at, side in enumerate(sides)]
-        if any(number >> BITS for side in lists for numbers in side for number in numbers):
+        prices = [level.price // view.price_unit for side in sides for level in side]
+        if any(number >> BITS for numbers in (prices, *lists[0], *lists[1]) for number in numbers):
             return None
         fields = [
             field(at + side, b"".join(map(varint, numbers)))
