@@ -200,7 +200,7 @@ def test_numbers_beyond_64_bits_of_one_view_are_not_packed(core: Any) -> None:
     asks = [("18", "1"), ("19", "1")]
     view.merge([book_of(core, [("0.000000000000000001", "1")]), book_of(core, [], asks)])
     assert 18 * 10**18 < END < 19 * 10**18
-    assert core.Packer(view).pack(False) is None
+    assert core.Packer(view).whole(1, 1, b"", checked=True) is None
 
 
 if __name__ == "__main__":

@@ -42,7 +42,10 @@ from onebook.core._conversion cimport (
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
-from onebook.core._packed cimport Packed, packed_put, packed_reserve, packed_room, put_packed, put_varint
+from onebook.core._packed cimport (
+    PACKED_FIELDS_ROOM, Packed, packed_put, packed_reserve, packed_room, put_fixed32, put_packed,
+    put_sint, put_uint,
+)
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
