@@ -153,10 +153,9 @@ LEVEL = "changed level, "
 ENCODED = "update of 20 levels a side to its frame"
 DECODED = "update to a book in "
 # A binary delta as a part of a JSON delta: of levels as objects, as arrays. Where every level is
-# read, making the levels of the reader's language is the floor; arrays are printed with two commas
-# a level, while a binary update also computes differences and names the exchanges by bits.
+# read, making the levels of the reader's language is the floor. Arrays name no exchanges.
 FORM_LIMITS = (
-    ("made by the service", ENCODED, 1.1, 1.5),
+    ("made by the service", ENCODED, 0.9, 1.2),
     ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.3),
     ("every level read in Python", f"{DECODED}Python, every level read", 0.5, 0.5),
     ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.65, 1.0),
