@@ -205,6 +205,10 @@ class BookPlace(NamedTuple):
     start: int
     stop: int
 
+    def of(self, table: Any) -> Any:
+        """Return the messages of this book in its table."""
+        return table.slice(self.start, self.stop - self.start)
+
 
 def merged_by_book(
     tables: Sequence[pa.Table],
