@@ -166,9 +166,9 @@ async def test_other_answers_need_few_requests(tmp_path: Path, port: int) -> Non
     url = url_of(port, "others")
     world = await recorded(tmp_path / "history", FileStore(url))
     at_us, _ = world.live[40]
-    folder, tree = HistoryFolder(url), 4  # years, months, days, hours
+    folder, tree = HistoryFolder(url), 4  # folders of years, months, days and hours
     times = partial(recorded_times, folder, SYMBOL, at_us, at_us + HOUR_US)
-    assert len(requests_of(url, times)) == tree + 2 * (2 + 2)  # a manifest and a coverage
+    assert len(requests_of(url, times)) == tree + 1 + 2 * (2 + 2)  # of two days
     quality = partial(folder.quality, at_us - HOUR_US, at_us)
     assert len(requests_of(url, quality)) == tree + 2
     rows = partial(folder.rows, [EPOCH_US // HOUR_US * HOUR_US], SYMBOL, at_us, at_us + 1)
@@ -179,7 +179,7 @@ async def test_other_answers_need_few_requests(tmp_path: Path, port: int) -> Non
     )
     assert len(proven) - len(plain) == 2 + 2  # the manifest, the entry
     lost = requests_of(url, partial(lost_moment, url, at_us + 100 * 24 * HOUR_US))
-    assert len(lost) <= 2 + 1 + tree + 2 + 2  # a manifest, a list, the coverage of the last hour
+    assert len(lost) <= 2 + tree + 1 + 2 * 2  # no manifest, the last hour
 
 
 def lost_moment(url: str, at_us: int) -> None:
