@@ -20,7 +20,9 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport llrint
-from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -39,7 +41,10 @@ from onebook.core._conversion cimport (
 from onebook.core._levels cimport (
     COLUMNS_MAX, GROUP, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
-from onebook.core._packed cimport Packed, packed_put, packed_reserve, packed_room, put_packed, put_varint
+from onebook.core._packed cimport (
+    PACKED_FIELDS_ROOM, Packed, packed_put, packed_reserve, packed_room, put_fixed32, put_packed,
+    put_sint, put_uint,
+)
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
