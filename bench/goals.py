@@ -152,12 +152,12 @@ def mapped(kind: str, exchange: str = "bybit") -> str:
 LEVEL = "changed level, "
 ENCODED = "update of 20 levels a side to its frame"
 DECODED = "update to a book in "
-# A binary delta as a part of a JSON delta: of levels as objects, as arrays. Where every level is
-# read, making the levels of the reader's language is the floor. Arrays name no exchanges.
+# A binary delta as a part of a JSON delta: of levels as objects, as arrays. Where JavaScript reads
+# every level, making its levels is the floor. Arrays name no exchanges.
 FORM_LIMITS = (
     ("made by the service", ENCODED, 0.9, 1.2),
-    ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.3),
-    ("every level read in Python", f"{DECODED}Python, every level read", 0.5, 0.5),
+    ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.25),
+    ("every level read in Python", f"{DECODED}Python, every level read", 0.25, 0.25),
     ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.15, 0.25),
     ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.2, 0.33),
 )
