@@ -603,9 +603,9 @@ class Meter:
         self._flushed_s = self._clock.monotonic()
         for cells in _parts(list(batch.deltas)):
             # The totals include bytes delivered to the same keys by other nodes.
-            for cell in cells if totals else ():
+            for cell in cells:
                 count = self._counts[cell.key_id]
-                if count.cell == cell:
+                if totals is not None and count.cell == cell:
                     count.used_bytes = totals[cell] + self._pending.get(cell, 0)
             self._report_marks(cells)
             await asyncio.sleep(0)
