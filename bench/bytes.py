@@ -118,6 +118,11 @@ class Harness:
                     )
                     self.streams.open(StreamKey(SYMBOL, names, options))
 
+    def change(self, delta: Delta, at: float) -> None:
+        """Apply a change to its book."""
+        reason = self.books.change(delta, at)
+        assert reason is None, reason
+
     def sums(self, began: float) -> Sums:
         forms = len(DEPTHS) * len(MODES) * len(FORMS)
         updates = self.counter.published // forms
@@ -126,6 +131,17 @@ class Harness:
 
 def simulated(seconds: float, counter: Counter | None = None) -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
+    harness, deltas = simulation(seconds, counter or Counter())
+    harness.watch()
+    began = harness.clock.now_s
+    for at, delta in deltas:
+        harness.clock.move_to(at)
+        harness.change(delta, at)
+    return harness.sums(began)
+
+
+def simulation(seconds: float, counter: Counter) -> tuple[Harness, Iterator[tuple[float, Delta]]]:
+    """Their books, and what changes them: the market moves when the next change is taken."""
     market = MarketBooks({name: DIALECTS[name].offer() for name in NAMES}, seed=7)
     listings = {
         name: next(each for each in DIALECTS[name].listings if each.symbol == SYMBOL)
@@ -134,24 +150,21 @@ def simulated(seconds: float, counter: Counter | None = None) -> Sums:
     instruments = {
         name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
     }
-    harness = Harness(instruments.values(), counter or Counter())
+    harness = Harness(instruments.values(), counter)
     for name, instrument in instruments.items():
         book = market.books(name)[SYMBOL]
         whole = LevelChanges(
             list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks)))
         )
         harness.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), harness.clock.now_s)
-    harness.watch()
-    began = harness.clock.now_s
-    for at, name in _arrivals(NAMES, began, seconds):
-        harness.clock.move_to(at)
-        market.move()
-        for _, changes in market.step(name, [SYMBOL]):
-            reason = harness.books.change(
-                Delta(instruments[name], *_raw(changes, listings[name])), at
-            )
-            assert reason is None, reason
-    return harness.sums(began)
+
+    def deltas() -> Iterator[tuple[float, Delta]]:
+        for at, name in _arrivals(NAMES, harness.clock.now_s, seconds):
+            market.move()
+            for _, changes in market.step(name, [SYMBOL]):
+                yield at, Delta(instruments[name], *_raw(changes, listings[name]))
+
+    return harness, deltas()
 
 
 def _arrivals(names: Sequence[str], began: float, seconds: float) -> Iterator[tuple[float, str]]:

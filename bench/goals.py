@@ -152,13 +152,12 @@ def mapped(kind: str, exchange: str = "bybit") -> str:
 LEVEL = "changed level, "
 ENCODED = "update of 20 levels a side to its frame"
 DECODED = "update to a book in "
-# A binary delta as a part of a JSON delta: of levels as objects, as arrays. Where every level is
-# read, making the levels of the reader's language is the floor; arrays are printed with two commas
-# a level, while a binary update also computes differences and names the exchanges by bits.
+# A binary delta as a part of a JSON delta: of levels as objects, as arrays. Where JavaScript reads
+# every level, making its levels is the floor. Arrays name no exchanges.
 FORM_LIMITS = (
-    ("made by the service", ENCODED, 1.1, 1.5),
-    ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.3),
-    ("every level read in Python", f"{DECODED}Python, every level read", 0.5, 0.5),
+    ("made by the service", ENCODED, 0.9, 1.2),
+    ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.25),
+    ("every level read in Python", f"{DECODED}Python, every level read", 0.25, 0.25),
     ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.65, 1.0),
     ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.4, 0.65),
 )
@@ -189,6 +188,7 @@ AGE = AGES + "Binance"
 WRONG = "time with a wrong best price, Binance"
 TOP = "top frame, "
 SCALE = "frame of one exchange among others"
+HISTORY_BYTES = "bytes of the history, 20 levels"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
 )  # fmt: skip
@@ -427,6 +427,22 @@ GOALS = (
             ("cryptofeed L2_BOOK", CRYPTOFEED),
         )
         for name in names
+    ),
+    # xz of the changed levels alone, without times or keyframes, is itself half of gzip.
+    Goal(15, "a recorded hour, gzip of its frames", (HISTORY_BYTES, "history"),
+         (HISTORY_BYTES, "gzip"), AT_MOST, 0.8),
+    Goal(15, "the same, rows of cryptostore", (HISTORY_BYTES, "history"), (HISTORY_BYTES, "rows"),
+         AT_MOST, 0.65),
+    Goal(15, "the same, xz of its changed levels alone", (HISTORY_BYTES, "history"),
+         (HISTORY_BYTES, "floor"), AT_MOST, 1.6),
+    Goal(
+        15, "a past second of 35 exchanges, slowest of 40",
+        ("past, 20 levels over 35 exchanges", "slowest"), None, AT_MOST, 200, unit="ms",
+    ),
+    Goal(
+        15, "replayed into books and a merged view",
+        ("history replayed into books and a view", "changes"), None, AT_LEAST, 300_000,
+        unit="changes a second",
     ),
 )  # fmt: skip
 

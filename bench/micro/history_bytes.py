@@ -4,13 +4,16 @@ The frames are those of `recorder.py`, ten a second and book. `gzip` is a line o
 frame, a file for each minute and exchange, as tardis keeps them. `rows` are cryptostore's of the
 same changes: a row for each level with side, price and size as floats, both times, and whether it
 is a delta, written by pyarrow with its defaults (snappy). Both lack keyframes, which the history
-has each minute. No clock.
+has each minute. `floor` is xz of the changed prices and amounts alone, as the history's integers,
+byte by byte of each number: no times, no exchange's numbers, nothing that a reader could find a
+moment with. No clock.
 
     python bench/micro/history_bytes.py
 """
 
 import asyncio
 import gzip
+import lzma
 import sys
 import tempfile
 from collections import defaultdict
@@ -21,9 +24,11 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import recorder
 
+from onebook.archive.format import LEVEL, HistoryKind
 from onebook.archive.recorder import FLUSH_S, HistoryRecorder
 from onebook.books import Books, LiveBook
 from onebook.clock import ManualClock
@@ -81,6 +86,26 @@ class PeerRows:
         return total
 
 
+def floor(root: Path) -> int:
+    """Return the bytes of the changed levels of a history, as small as xz makes them."""
+    total = 0
+    for path in _books(root):
+        rows = pq.read_table(path)
+        rows = rows.filter(pc.not_equal(rows["kind"], HistoryKind.KEYFRAME))
+        for side in ("bids", "asks"):
+            levels = rows[side].combine_chunks().flatten()
+            for at in range(len(LEVEL)):
+                total += _packed(levels.field(at))
+    return total
+
+
+def _packed(numbers: pa.Array) -> int:
+    width = numbers.type.bit_width // 8
+    first = numbers.offset * width
+    whole = memoryview(numbers.buffers()[1] or b"")[first : first + len(numbers) * width]
+    return len(lzma.compress(b"".join(bytes(whole[at::width]) for at in range(width)), preset=9))
+
+
 def zipped(frames: list[tuple[str, bytes]], times_us: list[int]) -> int:
     """Return the bytes of the frames as gzip, a file for each minute and exchange."""
     files: dict[tuple[str, int], list[bytes]] = defaultdict(list)
@@ -115,15 +140,17 @@ async def sizes(work: recorder.Made | recorder.Recorded) -> dict[str, float]:
         history._stop()
         history._thread.shutdown()
         history._closer.shutdown()
-        ours = _size(root)
+        ours, least = sum(path.stat().st_size for path in _books(root)), floor(root)
     frames = [work.frames[at % len(work.frames)] for at in range(work.count)]
-    found = {"history": ours, "gzip": zipped(frames, times_us), "rows": peer.bytes()}
+    found = {
+        "history": ours, "gzip": zipped(frames, times_us), "rows": peer.bytes(), "floor": least,
+    }  # fmt: skip
     return {name: size / work.count for name, size in found.items()}
 
 
-def _size(root: Path) -> int:
-    """Return the bytes of the books' files."""
-    return sum(path.stat().st_size for path in root.glob("*/*/*/*/*/*.parquet"))
+def _books(root: Path) -> list[Path]:
+    """Return the files of the books."""
+    return [*root.glob("*/*/*/*/*/*.parquet")]
 
 
 def main() -> None:
@@ -131,8 +158,9 @@ def main() -> None:
     for name, work in recorder.works():
         found = asyncio.run(sizes(work))
         report(f"bytes of the history, {name}", found, "bytes a frame")
-        shares = {each: found["history"] / found[each] for each in ("gzip", "rows")}
+        shares = {each: found["history"] / found[each] for each in ("gzip", "rows", "floor")}
         report(f"bytes of the history, {name}, share", shares, "of")
+        report(f"bytes of the floor, {name}, share", {"gzip": found["floor"] / found["gzip"]}, "of")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,31 @@ async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
         assert len(states) == len(set(states))
 
 
+async def test_an_hour_that_is_closed_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, 4)
+    monkeypatch.setattr(world.recorder._closer, "submit", lambda *_: None)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 500)
+    hours, files = world.recorder.folder.open_hours(), HistoryFolder.book_files
+
+    def closing(folder: HistoryFolder, hour_us: int, *args: object) -> dict[str, int]:
+        found = files(folder, hour_us, *args)  # type: ignore[arg-type]
+        if len(hours) == 2:
+            world.recorder.folder.close_hour(hours.pop(0))
+        return found
+
+    monkeypatch.setattr(HistoryFolder, "book_files", closing)
+    at_us, expected = world.live[100]
+    assert at_us < EPOCH_US + 90_000_000
+    past = books_at(HistoryFolder(tmp_path), SYMBOL, at_us)
+    assert world.checksum(past.books) == expected
+    assert len(hours) == 1
+    assert past.files
+
+
 async def test_a_crash_is_missing_and_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path, 9)
     await world.recorder.begin()

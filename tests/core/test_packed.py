@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import onebook.core
 from core.both import COMPILED, EACH, apply, book_of, needs_compiled
 from onebook.client.packed import PackedBook
 from onebook.client.view import BookView
@@ -16,11 +17,9 @@ from onebook.updates import Update
 NAMES = ("bitstamp", "kraken", "okx", "xt")
 SEEDS = 200  # `PYTHONPATH=tests python tests/core/test_packed.py 10000` runs more
 STEPS = (None, None, "0.5", "7")
+TIME_US = 1_700_000_000_000_000
+REST = Update(stale=[3]).SerializeToString()
 FEES = (None, None, ("0", "0.1", "0.075", "-0.02"))
-
-
-def update_of(levels: bytes, **fields: Any) -> Any:
-    return Update.FromString(Update(**fields).SerializeToString() + levels)
 
 
 def number(rng: random.Random, *, price: bool) -> str:
@@ -72,24 +71,29 @@ def check(core: Any, seed: int) -> None:
         data, tail = b',"data":{', b',"stale_exchanges":[]}}'
         kind = b',"type":"aggregated_orderbook_update"'
         by_json.apply(in_json(view.full(head + kind + data, tail)))
-        levels = packer.pack(False)
-        assert whole.apply_packed(update_of(levels, update_number=at, time_us=1), reader)
         checksum = view.checksum()
+        update = Update.FromString(packer.whole(at, TIME_US, REST, checked=False))
+        assert (update.update_number, update.time_us) == (at, TIME_US)
+        assert not update.HasField("checksum")
+        assert whole.apply_packed(update, reader)
         kind = b',"type":"aggregated_orderbook_delta","previous_update_number":%d,"checksum":%d'
         delta = view.delta(head + kind % (at - 1, checksum) + data, tail)
-        changes = packer.pack(True) if packer.scales == scales else None
+        elapsed_us = rng.choice((0, 100_000, -1))
+        changes = packer.changes(at, elapsed_us, REST)
         if delta is None:
-            assert packer.pack(True) is None
+            assert changes is None
             by_delta.apply(
                 in_json(view.full(head + b',"type":"aggregated_orderbook_update"' + data, tail))
             )
         else:
             assert by_delta.apply(in_json(delta))
-        fields = {"update_number": at, "checksum": checksum}
-        if changes is None:
-            assert by_changes.apply_packed(update_of(levels, time_us=1, **fields), reader)
-        else:
-            assert by_changes.apply_packed(update_of(changes, elapsed_us=0, **fields), reader)
+        if changes is None or packer.scales != scales:
+            changes = packer.whole(at, TIME_US, REST, checked=True)
+            elapsed_us = None
+        update = Update.FromString(changes)
+        assert (update.update_number, update.checksum, *update.stale) == (at, checksum, 3)
+        assert (update.elapsed_us if update.HasField("elapsed_us") else None) == elapsed_us
+        assert by_changes.apply_packed(update, reader)
         scales = packer.scales
         expected = shown(by_json)
         assert shown(by_delta) == expected, seed
@@ -98,7 +102,8 @@ def check(core: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("core", EACH)
-def test_binary_updates_give_the_books_of_json(core: Any) -> None:
+def test_binary_updates_give_the_books_of_json(core: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(onebook.core, "PackedLevels", core.PackedLevels)
     for seed in range(SEEDS):
         check(core, seed)
 
@@ -117,12 +122,34 @@ def test_both_implementations_write_the_same_bytes() -> None:
             packer = core.Packer(view)
             books = [book_of(core, [], []) for _ in NAMES]
             texts: list[Any] = []
-            for _ in range(6):
+            for number in range(6):
                 changed(again, books)
                 view.merge(books)
-                texts += [packer.pack(False), packer.pack(True), packer.scales]
+                texts += [
+                    packer.whole(number, seed << 40, REST, checked=number % 2 == 0),
+                    packer.changes(number, (seed - SEEDS // 2) << 20, REST),
+                    packer.scales,
+                ]
             sides.append(texts)
         assert sides[0] == sides[1], seed
+
+
+@pytest.mark.parametrize("core", EACH)
+@pytest.mark.parametrize("number", [0, 127, 128, (1 << 64) - 1])
+@pytest.mark.parametrize("elapsed_us", [0, 63, 64, -1, -64, -65, (1 << 63) - 1, -1 << 63])
+def test_the_fields_of_an_update_are_those_of_protobuf(
+    core: Any, number: int, elapsed_us: int
+) -> None:
+    view = core.View(NAMES, depth=3)
+    packer = core.Packer(view)
+    for price in ("99", "99.5"):
+        view.merge([book_of(core, [(price, "1.5")]), None, None, None])
+    changes = Update.FromString(packer.changes(number, elapsed_us, REST))
+    shared = {"update_number": number, "checksum": view.checksum(), "stale": [3]}
+    assert changes == Update(elapsed_us=elapsed_us, bids=[995, 15, 1, 5, 0], **shared)
+    whole = Update.FromString(packer.whole(number, number, REST, checked=True))
+    scales = {"price_scale": 1, "amount_scale": 1}
+    assert whole == Update(time_us=number, bids=[995, 15, 1], **scales, **shared)
 
 
 @pytest.mark.parametrize("core", EACH)
@@ -132,11 +159,12 @@ def test_numbers_beyond_64_bits_are_not_packed(core: Any) -> None:
     fine = book_of(core, [("0.000000000000000001", "1")])
     large = book_of(core, [("99999999999999999", "1")])
     view.merge([fine, large])
-    assert packer.pack(False) is None
+    assert packer.whole(1, 1, REST, checked=True) is None
     view.merge([None, book_of(core, [("99", "1")])])
-    levels = packer.pack(False)
-    if levels is not None:  # the compiled core keeps the form for a while
-        assert update_of(levels).bids
+    assert packer.changes(2, 1, REST) is None
+    whole = packer.whole(2, 1, REST, checked=True)
+    if whole is not None:  # the compiled core keeps the form for a while
+        assert Update.FromString(whole).bids
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import onebook.core
 from client.test_js import MODULE, NODE, needs_node
+from core.both import EACH
 from onebook.client.failures import Unavailable
 from onebook.client.packed import PackedBook, decode
 from onebook.client.shapes import exact
@@ -372,7 +374,9 @@ def originals():
         yield [payload for stream, payload in both.rig.heard if stream is both.in_packed]
 
 
-def test_a_damaged_update_is_refused_or_fails_its_checksum():
+@pytest.mark.parametrize("core", EACH)
+def test_a_damaged_update_is_refused_or_fails_its_checksum(core, monkeypatch):
+    monkeypatch.setattr(onebook.core, "PackedLevels", core.PackedLevels)
     rng = random.Random(7)
     codes, accepted = Counter(), 0
     for frames in originals():

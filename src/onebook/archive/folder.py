@@ -17,14 +17,15 @@ import json
 import os
 import shutil
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,20 +37,23 @@ from onebook.archive.format import (
     DICTIONARIES,
     ENCODINGS,
     HOUR_US,
+    KINDS,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
     HistoryKind,
     Interval,
+    codes,
     file_name,
     hour_folder,
     integers,
     levels_of,
     rows_of,
 )
-from onebook.archive.proof import Sealer, inclusion
+from onebook.archive.proof import MANIFEST, Sealer, inclusion, sizes
 from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured, read_rows
 from onebook.archive.stores import FileStore
+from onebook.core import TapeKind
 from onebook.files import try_lock
 
 # Messages and levels of a row group, at least: it ends before a keyframe, so that a past moment
@@ -63,6 +67,8 @@ MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
+T = TypeVar("T")
+R = TypeVar("R")
 COVERAGE_SCHEMA: Final = pa.schema(
     [
         pa.field("run", pa.int64(), nullable=False),
@@ -81,6 +87,28 @@ class Segment(NamedTuple):
     last: int
     start_us: int
     end_us: int
+
+
+class BookRows(NamedTuple):
+    """Rows of a book, and the file of a closed hour that has them."""
+
+    exchange: str
+    rows: pa.Table
+    file: str = ""
+
+
+class RecordedMoment(NamedTuple):
+    """What is recorded around a moment.
+
+    Args:
+        coverage: The recorded times.
+        rows: Those of each book since its last keyframe, by exchange.
+        files: The files of closed hours that have the rows.
+    """
+
+    coverage: list[Interval]
+    rows: dict[str, pa.Table]
+    files: list[str]
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
@@ -175,19 +203,23 @@ class HistoryFolder:
 
     def coverage(self, hours: Iterable[int]) -> list[Interval]:
         """Return the recorded times of these hours."""
-        found: list[Interval] = []
-        for hour_us in hours:
-            found += [
-                Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)
-            ]
-            try:
-                with self.files.open(f"{hour_folder(hour_us)}/{COVERAGE}") as file:
-                    rows = pq.read_table(file)
-            except FileNotFoundError:
-                continue
+        return joined(each for some in self._each(self._coverage, hours) for each in some)
+
+    def _coverage(self, hour_us: int) -> list[Interval]:
+        found = [Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)]
+        with suppress(FileNotFoundError):
+            rows = pq.read_table(pa.BufferReader(self.files.read(_coverage_path(hour_us))))
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
-        return joined(found)
+        return found
+
+    def _each(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
+        """Call a function for each value: at once if a store answers."""
+        values = [*values]
+        if not self.files.remote or len(values) < 2:
+            return [function(each) for each in values]
+        with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
+            return [*pool.map(function, values)]
 
     def quality(self, start_us: int, end_us: int) -> pa.Table:
         """Return the quality of each book in the closed hours that begin in this time."""
@@ -306,6 +338,28 @@ class HistoryFolder:
                 writer.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
         return rows
 
+    def moment(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        at_us: int,
+        exchanges: Collection[str] | None = None,
+    ) -> RecordedMoment:
+        """Return the recorded times of these hours, and rows as `rows` does without a start.
+
+        The times are read before the rows, or are those of hours of which all files were listed, so
+        that no rows of a time are missing.
+        """
+        if not self.files.remote:
+            known = self.coverage(hours)
+            return RecordedMoment(known, *self._retried(hours, symbol, None, at_us, exchanges))
+        listed = dict(zip(hours, self._each(self.closed_files, hours), strict=True))
+        complete = [each for each in hours if _coverage_path(each) in listed[each]]
+        with ThreadPoolExecutor(1, "history-coverage") as pool:
+            coverage = pool.submit(self.coverage, complete)
+            found = self._rows(complete, symbol, None, at_us, exchanges, listed)
+        return RecordedMoment(coverage.result(), *found)
+
     def rows(
         self,
         hours: Sequence[int],
@@ -319,6 +373,16 @@ class HistoryFolder:
         All that were received in this time are returned, and some from before and after; without
         a start, all since the last keyframe before the end.
         """
+        return self._retried(hours, symbol, start_us, end_us, exchanges)[0]
+
+    def _retried(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        start_us: int | None,
+        end_us: int,
+        exchanges: Collection[str] | None,
+    ) -> tuple[dict[str, pa.Table], list[str]]:
         for _ in range(READ_TRIES - 1):
             try:
                 return self._rows(hours, symbol, start_us, end_us, exchanges)
@@ -333,14 +397,12 @@ class HistoryFolder:
         start_us: int | None,
         end_us: int,
         exchanges: Collection[str] | None,
-    ) -> dict[str, pa.Table]:
+        listed: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
+    ) -> tuple[dict[str, pa.Table], list[str]]:
+        """Return the rows of each book, and the files of closed hours that have them."""
         since_us = end_us - LOOK_BACK_US if start_us is None else start_us
-        reads: list[Callable[[], dict[str, pa.Table]]] = []
-        for hour_us in hours:
-            reads += [
-                partial(_read_book, self.files, path, start_us, end_us)
-                for path in self.book_files(hour_us, symbol, exchanges)
-            ]
+        reads: list[Callable[[], list[BookRows]]] = []
+        for hour_us in hours:  # before the files of books, for which segments are deleted
             segments = [
                 each
                 for each in self.segments(hour_us)
@@ -352,23 +414,59 @@ class HistoryFolder:
                     reads += [partial(_read_merged, path, symbol, exchanges) for path in paths]
                 else:
                     reads.append(partial(_read_small, paths, symbol, exchanges))
+        books: dict[str, dict[str, int]] = {}
+        for files in self._each(
+            lambda each: self.book_files(each, symbol, exchanges, listed.get(each)), hours
+        ):
+            for path, size in files.items():
+                books.setdefault(PurePosixPath(path).parent.name, {})[path] = size
+        reads += [
+            partial(_read_book, self.files, exchange, files, start_us, end_us)
+            for exchange, files in books.items()
+        ]
         found: dict[str, list[pa.Table]] = {}
         with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
-            for books in pool.map(lambda read: read(), reads):
-                for exchange, rows in books.items():
-                    found.setdefault(exchange, []).append(rows)
-        return {exchange: _joined_rows(tables) for exchange, tables in found.items()}
+            read = [each for some in pool.map(lambda read: read(), reads) for each in some]
+        for each in read:
+            found.setdefault(each.exchange, []).append(each.rows)
+        return (
+            {exchange: _joined_rows(tables) for exchange, tables in found.items()},
+            [each.file for each in read if each.file],
+        )
+
+    def closed_files(self, hour_us: int) -> dict[str, int]:
+        """Return the bytes of each file of a closed hour by its path, without the manifest."""
+        try:  # one file, where a store lists a thousand files a request
+            return sizes(self.files.read(f"{hour_folder(hour_us)}/{MANIFEST}"))
+        except FileNotFoundError:
+            return self.files.files(hour_folder(hour_us))
 
     def book_files(
-        self, hour_us: int, symbol: str, exchanges: Collection[str] | None = None
-    ) -> list[PurePosixPath]:
-        """Return the path of each book of a symbol in a closed hour."""
+        self,
+        hour_us: int,
+        symbol: str,
+        exchanges: Collection[str] | None = None,
+        listed: Mapping[str, int] | None = None,
+    ) -> dict[str, int]:
+        """Return the bytes of each file of a symbol in a closed hour, by path.
+
+        Args:
+            hour_us: The hour.
+            symbol: The symbol.
+            exchanges: Their books; None for all.
+            listed: `closed_files` of the hour, if they are known.
+        """
         name = f"{file_name(symbol)}.parquet"
-        return [
-            path
-            for path in map(PurePosixPath, self.files.named(hour_folder(hour_us), name))
-            if exchanges is None or path.parent.name in exchanges
-        ]
+        if self.files.remote:
+            listed = self.closed_files(hour_us) if listed is None else listed
+        else:
+            listed = self.files.named(hour_folder(hour_us), name)
+        return {
+            path: size
+            for path, size in listed.items()
+            if path.endswith(f"/{name}")
+            and (exchanges is None or PurePosixPath(path).parent.name in exchanges)
+        }
 
     def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
         """Return exchange and symbol of each book that was recorded in these hours."""
@@ -384,18 +482,13 @@ class HistoryFolder:
                     found |= _books_of_segment(each.path)
         return found
 
-    def proof(
-        self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
-    ) -> dict[str, Any]:
-        """Return a proof that the files of these books are in the chain (`inclusion`).
+    def proof(self, hours: Sequence[int], files: Sequence[str]) -> dict[str, Any]:
+        """Return a proof that files of these hours are in the chain (`inclusion`).
 
         Raises:
             LookupError: An hour is not closed yet.
         """
-        found = {each: self.book_files(each, symbol, exchanges) for each in hours}
-        paths = [f"{hour_folder(each)}/{COVERAGE}" for each in found]
-        paths += [str(each) for books in found.values() for each in books]
-        return inclusion(self.files, found, paths)
+        return inclusion(self.files, hours, [*map(_coverage_path, hours), *files])
 
     def keep(self, bytes_max: int, oldest_us: int, needed: Collection[int] = ()) -> int:
         """Delete the oldest closed hours beyond these limits; return how many were deleted.
@@ -443,6 +536,10 @@ class HistoryFolder:
                 writer.write_table(part)
         with _complete(path) as file:
             file.write(buffer.getvalue())
+
+
+def _coverage_path(hour_us: int) -> str:
+    return f"{hour_folder(hour_us)}/{COVERAGE}"
 
 
 def _moment(at_us: int) -> datetime:
@@ -520,20 +617,20 @@ def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]
     return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
 
 
-def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in a merged segment, by exchange."""
+def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
+    """Return the rows of each book of a symbol in a merged segment."""
     reader = _opened(path)
-    return {
-        exchange: _read_rows(pa.Table.from_batches([reader.get_batch(at)]))
+    return [
+        BookRows(exchange, _read_rows(pa.Table.from_batches([reader.get_batch(at)])))
         for at, (name, exchange) in enumerate(_books_in(reader))
         if name == symbol and (exchanges is None or exchange in exchanges)
-    }
+    ]
 
 
 def _read_small(
     paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
-) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in segments that are not merged yet, by exchange.
+) -> list[BookRows]:
+    """Return the rows of each book of a symbol in segments that are not merged yet.
 
     They are joined before anything else, because a minute has 120 of them.
     """
@@ -543,9 +640,10 @@ def _read_small(
         names = pa.array([*exchanges], pa.string())
         wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
     messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
-    return {
-        exchange: _read_rows(part) for part, (_, exchange) in zip(*_by_book(messages), strict=True)
-    }
+    return [
+        BookRows(exchange, _read_rows(part))
+        for part, (_, exchange) in zip(*_by_book(messages), strict=True)
+    ]
 
 
 def _messages_in(path: Path) -> pa.Table:
@@ -585,25 +683,62 @@ def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
 
 
 def _read_book(
-    files: FileStore, path: PurePosixPath, start_us: int | None, end_us: int
-) -> dict[str, pa.Table]:
-    """Return the row groups that were received in this time, by exchange.
+    files: FileStore,
+    exchange: str,
+    sizes: Mapping[str, int],
+    start_us: int | None,
+    end_us: int,
+) -> list[BookRows]:
+    """Return the row groups of a book's files, in order, that were received in this time.
+
+    Without a start, files before the last keyframe are not read.
+    """
+    found: list[BookRows] = []
+    for path, size in sorted(sizes.items(), reverse=True):
+        rows = _read_row_groups(files, path, size, partial(_wanted, start_us, end_us))
+        found.insert(0, BookRows(exchange, rows, path))
+        if start_us is None and len(found) < len(sizes) and _has_keyframe(rows, end_us):
+            break
+    return found
+
+
+def _read_row_groups(
+    files: FileStore, path: str, size: int, wanted: Callable[[pq.FileMetaData], list[int]]
+) -> pa.Table:
+    columns, texts = [*READ_COLUMNS], ["kind"]
+    if not files.remote:
+        file = pq.ParquetFile(files.open(path), read_dictionary=texts)
+        return file.read_row_groups(wanted(file.metadata), columns=columns, use_threads=False)
+    try:
+        fragment = files.fragment(path, size, texts)
+        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
+        return groups.to_table(columns=columns, use_threads=False)
+    except pa.ArrowInvalid:  # replaced by a longer one after it was listed
+        fragment = files.fragment(path, None, texts)
+        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
+        return groups.to_table(columns=columns, use_threads=False)
+
+
+def _wanted(start_us: int | None, end_us: int, metadata: pq.FileMetaData) -> list[int]:
+    """Return the row groups that were received in this time.
 
     Without a start it is the last of them, because every row group but the first of an hour begins
     with a keyframe.
     """
-    file = pq.ParquetFile(files.open(str(path)), read_dictionary=["kind"], pre_buffer=files.remote)
     place = SCHEMA.get_field_index("received")
-    wanted = []
-    for at in range(file.num_row_groups):
-        times = file.metadata.row_group(at).column(place).statistics
+    found = []
+    for at in range(metadata.num_row_groups):
+        times = metadata.row_group(at).column(place).statistics
         first, last = (round(each.timestamp() * 1_000_000) for each in (times.min, times.max))
         if first <= end_us and (start_us is None or last >= start_us):
-            wanted.append(at)
-    if start_us is None:
-        wanted = wanted[-1:]
-    rows = file.read_row_groups(wanted, columns=[*READ_COLUMNS], use_threads=False)
-    return {path.parent.name: rows}
+            found.append(at)
+    return found if start_us is not None else found[-1:]
+
+
+def _has_keyframe(rows: pa.Table, until_us: int) -> bool:
+    """Return whether a keyframe was received until a time."""
+    rows = rows.slice(0, bisect_right(integers(rows["received"], pa.int64()), until_us))
+    return TapeKind.KEYFRAME in bytes(codes(rows["kind"], KINDS))
 
 
 def _unseen(known: pa.Table, more: pa.Table) -> pa.Table:
@@ -618,7 +753,7 @@ def _unseen(known: pa.Table, more: pa.Table) -> pa.Table:
 def _joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Join tables of one book in order, without what an earlier one has."""
     joined, last = [], (-1, -1)
-    for table in tables:
+    for table in sorted((each for each in tables if len(each)), key=_first):
         runs, messages = (integers(table[name], pa.int64()) for name in ("run", "message"))
         start = bisect_left(runs, last[0])
         start = bisect_right(messages, last[1], start, bisect_right(runs, last[0], start))
@@ -626,3 +761,8 @@ def _joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
             joined.append(table.slice(start))
             last = runs[-1], messages[-1]
     return pa.concat_tables(joined or tables[:1], promote_options="permissive")
+
+
+def _first(rows: pa.Table) -> tuple[int, int]:
+    """Return run and message of the first of some rows."""
+    return rows["run"][0].as_py(), rows["message"][0].as_py()

@@ -55,7 +55,7 @@ class HistoryPlayer:
         if start_us is None:
             recorded = (folder.coverage([each]) for each in self._hours)
             start_us = next((each[0].start_us for each in recorded if each), 0)
-        covering(folder, hours_of(start_us, start_us), start_us)
+        covering(folder, folder.coverage(hours_of(start_us, start_us)), start_us)
         self.start_us = self.at_us = start_us  # everything received until `at_us` was applied
         self._end_us = NOW if end_us is None else end_us
         self.books = Books()

@@ -494,6 +494,16 @@ def _check_hour(files: FileStore, entry: ProofEntry, problems: list[str]) -> int
     return len(lines)
 
 
+def sizes(manifest: bytes) -> dict[str, int]:
+    """Return the bytes of each file of a manifest, by path.
+
+    Raises:
+        ValueError: It is not a manifest.
+    """
+    parts = (each.split(" ", 3) for each in _lines(manifest))
+    return {path: int(size) for _, size, _, path in parts}
+
+
 def _lines(manifest: bytes) -> list[str]:
     """Return the lines of a manifest, of which exactly these bytes are the text.
 

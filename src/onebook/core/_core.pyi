@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape, TapeColumns
+from onebook.orderbook import BookLevel
 
 class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
@@ -87,12 +88,35 @@ class View:
     def levels(self) -> Levels: ...
 
 class Packer:
-    """Encodes the levels of a view as protobuf: in full, or as the changes of the last merge."""
+    """Encodes updates of a view as protobuf: its whole book, or the changes of the last merge."""
 
     def __init__(self, view: View) -> None: ...
     @property
     def scales(self) -> tuple[int, int] | None: ...
-    def pack(self, changes: bool) -> bytes | None: ...
+    def changes(self, number: int, elapsed_us: int, rest: bytes) -> bytes | None: ...
+    def whole(self, number: int, time_us: int, rest: bytes, *, checked: bool) -> bytes | None: ...
+
+class PackedLevels:
+    """The levels of a view at one moment, made by its binary updates."""
+
+    price_scale: int
+    amount_scale: int
+    def __init__(
+        self, names: Sequence[str], price_scale: int, amount_scale: int, gross_scale: int
+    ) -> None: ...
+    def apply(
+        self,
+        bids: list[int],
+        asks: list[int],
+        bid_parts: list[int],
+        ask_parts: list[int],
+        bid_gross: list[int],
+        ask_gross: list[int],
+    ) -> PackedLevels: ...
+    def checksum(self) -> int: ...
+    def levels(self, side: int) -> list[BookLevel]: ...
+    def best(self, side: int) -> BookLevel | None: ...
+    def summary(self) -> tuple[int | None, int | None, int, int, int]: ...
 
 class Conversion:
     """Converts the books of some members into another quote currency."""

@@ -1,4 +1,7 @@
-/* Protobuf encoder: lists of numbers as packed fields. The schema is `onebook.proto`. */
+/* Protobuf encoder: numbers, and lists of them as packed fields. The schema is `onebook.proto`.
+ *
+ * Numbers of fields are below 16, so that a tag is one byte.
+ */
 #ifndef ONEBOOK_PACKED_H
 #define ONEBOOK_PACKED_H
 
@@ -7,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VARINT_ROOM = 10 };
+enum {
+    VARINT_ROOM = 10,
+    PACKED_FIELDS_ROOM = 8 * (1 + VARINT_ROOM) /* what the fields of an update need beside lists */
+};
 
 typedef struct { /* the numbers of one list */
     uint8_t *start;
@@ -21,6 +27,26 @@ static inline uint8_t *put_varint(uint8_t *out, uint64_t value) {
         value >>= 7;
     }
     *out++ = (uint8_t)value;
+    return out;
+}
+
+/* Write a `uint32` or `uint64`, unless it is 0: the default is not sent. */
+static inline uint8_t *put_uint(uint8_t *out, int number, uint64_t value) {
+    if (!value) return out;
+    *out++ = (uint8_t)(number << 3);
+    return put_varint(out, value);
+}
+
+/* Write an optional `sint64`. */
+static inline uint8_t *put_sint(uint8_t *out, int number, int64_t value) {
+    *out++ = (uint8_t)(number << 3);
+    return put_varint(out, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+}
+
+/* Write an optional `fixed32`. */
+static inline uint8_t *put_fixed32(uint8_t *out, int number, uint32_t value) {
+    *out++ = (uint8_t)(number << 3 | 5);
+    for (int shift = 0; shift < 32; shift += 8) *out++ = (uint8_t)(value >> shift);
     return out;
 }
 
@@ -45,7 +71,7 @@ static inline size_t packed_room(const Packed *list) {
     return 2 * VARINT_ROOM + (list->at - list->start);
 }
 
-/* Write a list as a field with a number below 16, unless it is empty. */
+/* Write a list as a field, unless it is empty. */
 static inline uint8_t *put_packed(uint8_t *out, int number, const Packed *list) {
     size_t length = list->at - list->start;
     if (!length) return out;

@@ -1,9 +1,13 @@
-# Encodes the levels of a view as protobuf, by `onebook.proto`.
+# Encodes updates of a view as protobuf, by `onebook.proto`.
 
-cdef enum:  # fields of `onebook.proto`: of the bids; those of the asks are next
-    PACKED_LEVELS = 5
+cdef enum:  # fields of `onebook.proto`
+    PACKED_NUMBER = 2
+    PACKED_ELAPSED = 3
+    PACKED_CHECKSUM = 4
+    PACKED_LEVELS = 5  # of the bids; here and in the next two, those of the asks follow
     PACKED_PARTS = 8
     PACKED_GROSS = 10
+    PACKED_TIME = 12
     PACKED_SCALES = 13  # the first of three
 
 cdef struct PackedSide:
@@ -15,7 +19,10 @@ cdef struct PackedSide:
 
 @cython.final
 cdef class Packer:
-    """Encodes the levels of a view as protobuf: in full, or as the changes of the last merge."""
+    """Encodes updates of a view as protobuf: its whole book, or the changes of the last merge.
+
+    Their other fields are an argument, `rest`, which is encoded already.
+    """
 
     cdef View view
     cdef PackedSide sides[2]  # of the last encoding
@@ -37,17 +44,68 @@ cdef class Packer:
             return None
         return self.view.price_scale, self.view.amount_scale
 
-    def pack(self, bint changes):
-        """Return the levels, with their scales unless only changes; None if a number is too large.
+    def changes(self, uint64_t number, int64_t elapsed_us, bytes rest not None):
+        """Return an update with the changed levels, at the present scales, and their checksum.
 
-        Changes are also None after the first merge. They are at the present scales.
+        None after the first merge, or if a number is too large.
         """
-        cdef int side
-        if self.view.is_wide or (changes and not self.view.delta_ready):
+        cdef uint32_t checksum
+        cdef uint8_t *out
+        if self.view.is_wide or not self.view.delta_ready:
             return None
+        checksum = self.view.checksum()
+        out = self.begin(rest, True)
+        out = put_uint(out, PACKED_NUMBER, number)
+        out = put_sint(out, PACKED_ELAPSED, elapsed_us)
+        out = put_fixed32(out, PACKED_CHECKSUM, checksum)
+        return self.finish(out, rest)
+
+    def whole(self, uint64_t number, uint64_t time_us, bytes rest not None, *, bint checked):
+        """Return an update with every level and the scales; None if a number is too large.
+
+        `checked`: with the checksum.
+        """
+        cdef uint32_t checksum = 0
+        cdef uint8_t *out
+        if self.view.is_wide:
+            return None
+        if checked:
+            checksum = self.view.checksum()
+        out = self.begin(rest, False)
+        out = put_uint(out, PACKED_NUMBER, number)
+        if checked:
+            out = put_fixed32(out, PACKED_CHECKSUM, checksum)
+        out = put_uint(out, PACKED_TIME, time_us)
+        out = put_uint(out, PACKED_SCALES, self.view.price_scale)
+        out = put_uint(out, PACKED_SCALES + 1, self.view.amount_scale)
+        if self.view.gross:
+            out = put_uint(out, PACKED_SCALES + 2, self.view.price_scale - self.view.fee_scale)
+        return self.finish(out, rest)
+
+    cdef uint8_t *begin(self, bytes rest, bint changes) except NULL:
+        """Fill the lists of both sides; return the start of a text with room for the update."""
+        cdef size_t room = PACKED_FIELDS_ROOM + PyBytes_GET_SIZE(rest)
+        cdef PackedSide *found
+        cdef int side
         for side in range(2):
-            self.pack_side(&self.sides[side], side, changes)
-        return self.join_sides(changes)
+            found = &self.sides[side]
+            self.pack_side(found, side, changes)
+            room += packed_room(&found.levels) + packed_room(&found.parts)
+            room += packed_room(&found.gross)
+        return <uint8_t *>self.view.reserve(NULL, room)
+
+    cdef bytes finish(self, uint8_t *out, bytes rest):
+        """Write the lists of both sides and `rest`, and return the text."""
+        cdef size_t length = PyBytes_GET_SIZE(rest)
+        cdef const PackedSide *found
+        cdef int side
+        for side in range(2):
+            found = &self.sides[side]
+            out = put_packed(out, PACKED_LEVELS + side, &found.levels)
+            out = put_packed(out, PACKED_PARTS + side, &found.parts)
+            out = put_packed(out, PACKED_GROSS + side, &found.gross)
+        memcpy(out, PyBytes_AS_STRING(rest), length)
+        return PyBytes_FromStringAndSize(self.view.text, <char *>out + length - self.view.text)
 
     cdef int pack_side(self, PackedSide *out, int side, bint changes) except -1:
         """Fill the lists of a side: all levels, or those that changed since the merge before."""
@@ -109,34 +167,3 @@ cdef class Packer:
             if self.view.gross:
                 packed_put(&out.gross, self.view.gross_of(level.key, __builtin_ctzll(members)))
             members &= members - 1
-
-    cdef bytes join_sides(self, bint changes):
-        """Return the fields of both sides, and the scales of a whole book."""
-        cdef size_t room = 6
-        cdef const PackedSide *found
-        cdef uint8_t *out
-        cdef uint8_t *start
-        cdef int side
-        for side in range(2):
-            found = &self.sides[side]
-            room += packed_room(&found.levels) + packed_room(&found.parts)
-            room += packed_room(&found.gross)
-        self.view.reserve(NULL, room)
-        start = out = <uint8_t *>self.view.text
-        if not changes:
-            out = self.put_scale(out, 0, self.view.price_scale)
-            out = self.put_scale(out, 1, self.view.amount_scale)
-            if self.view.gross:
-                out = self.put_scale(out, 2, self.view.price_scale - self.view.fee_scale)
-        for side in range(2):
-            found = &self.sides[side]
-            out = put_packed(out, PACKED_LEVELS + side, &found.levels)
-            out = put_packed(out, PACKED_PARTS + side, &found.parts)
-            out = put_packed(out, PACKED_GROSS + side, &found.gross)
-        return PyBytes_FromStringAndSize(<char *>start, out - start)
-
-    cdef inline uint8_t *put_scale(self, uint8_t *out, int at, int scale) noexcept nogil:
-        if not scale:
-            return out  # the default of a number is not sent
-        out[0] = <uint8_t>((PACKED_SCALES + at) << 3)
-        return put_varint(out + 1, <uint64_t>scale)

@@ -1,10 +1,11 @@
 """Updates of a stream as protobuf, by `onebook.proto`; without the number of the subscription.
 
-The core writes the levels, protobuf's library the rest. The gateway puts what differs between
-clients in front of an update or after it: joined messages are read as one.
+The core writes the fields of every update, protobuf's library those on request. The gateway puts
+what differs between clients in front of an update or after it: joined messages are read as one.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from onebook.updates import Update, figures
 
 _json = msgspec.json.encode
 _numbers = msgspec.json.Encoder(decimal_format="number").encode
+FIELDS_MAX: Final = 1_024  # encoded fields in each cache: most updates repeat one
 _FIGURES: Final = ("size", "amount", "notional", "average", "worst")
 _ROUTE_FIGURES: Final = (*_FIGURES, "fees", "net", "net_average", "extra", "unplaced")
 
@@ -35,12 +37,15 @@ def content(
     reports: Sequence[CrossingReport],
     times: BookTimes | None,
     sent_us: int,
-) -> dict[str, Any] | None:
-    """What an update has besides levels, as fields of `Update`; None if a number is too large."""
-    fields: dict[str, Any] = {"stale": members.stale}
+) -> bytes | None:
+    """Encode the exchanges left out and what was requested; None if a number is too large."""
+    steps = members.steps if isinstance(members, BasketMembers) else ()
+    fields: dict[str, Any] = {}
     if options.ages:
         fields["ages_ms"] = members.ages_ms(now)
-    at = {name: position for position, name in enumerate(members.names)}
+    at: dict[str, int] = {}  # positions of exchanges, for fields that name some
+    if fills is not None or reports or steps or times is not None:
+        at = {name: position for position, name in enumerate(members.names)}
     try:
         if options.coverage:
             ends = members.ends()
@@ -51,13 +56,19 @@ def content(
             )
         if reports:
             fields["crossings"] = [_crossing(each, at) for each in reports]
-        if isinstance(members, BasketMembers):
-            fields["conversions"] = [_conversion(each, at, now) for each in members.steps]
+        if steps:
+            fields["conversions"] = [_conversion(each, at, now) for each in steps]
     except OverflowError:
         return None
     if times is not None:
         fields["times"] = _times(times, at, sent_us)
-    return fields
+    stale = _stale(tuple(members.stale))
+    return stale + _bytes(Update(**fields)) if fields else stale
+
+
+@lru_cache(maxsize=FIELDS_MAX)
+def _stale(positions: tuple[int, ...]) -> bytes:
+    return _bytes(Update(stale=positions))
 
 
 def _fill(fill: Fill | Route, at: Mapping[str, int], members: StreamMembers, now: float) -> Any:
@@ -136,70 +147,46 @@ def _conversion(step: StepBooks, at: Mapping[str, int], now: float) -> Any:
 class PackedUpdates:
     """Encodes the updates of one view; changes follow only what clients can apply them to."""
 
-    __slots__ = ("_packer", "_scales", "_time_us", "_view", "_with_changes")
+    __slots__ = ("_packer", "_scales", "_time_us", "_with_changes")
 
     def __init__(self, view: View, *, with_changes: bool) -> None:
-        self._view = view
         self._packer = Packer(view)
         self._with_changes = with_changes
         self._scales: tuple[int, int] | None = None  # of the last update
         self._time_us = 0  # of the last update
 
-    def advance(self, number: int, time_us: int, content: Mapping[str, Any] | None) -> bytes | None:
+    def advance(self, number: int, time_us: int, content: bytes | None) -> bytes | None:
         """Encode the changes of the last merge as an update; None if it must be the whole book."""
         before, self._scales = self._scales, self._packer.scales
         elapsed_us, self._time_us = time_us - self._time_us, time_us
         if not self._with_changes or number == 1 or before is None or before != self._scales:
             return None
-        levels = self._packer.pack(True)
-        if levels is None or content is None:
-            return None
-        head = Update(update_number=number, elapsed_us=elapsed_us, **self._checked(content))
-        return _bytes(head) + levels
+        return None if content is None else self._packer.changes(number, elapsed_us, content)
 
     def whole(
-        self,
-        number: int,
-        content: Mapping[str, Any] | None,
-        message_id: str | int | float | None = None,
+        self, number: int, content: bytes | None, message_id: str | int | float | None = None
     ) -> bytes | None:
         """Encode the whole book as the last update; None if a number is too large."""
-        levels = self._packer.pack(False)
-        if levels is None or content is None:
+        if content is None:
             return None
-        head = Update(
-            update_number=number,
-            time_us=self._time_us,
-            id=_id_text(message_id),
-            **self._checked(content),
-        )
-        return _bytes(head) + levels
-
-    def _checked(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**content, "checksum": self._view.checksum()} if self._with_changes else content
+        rest = content + _id(message_id)
+        return self._packer.whole(number, self._time_us, rest, checked=self._with_changes)
 
 
 def answer(
     view: View,
     symbol: str,
     exchanges: Sequence[str],
-    content: Mapping[str, Any] | None,
+    content: bytes | None,
     *,
     time_us: int,
     message_id: str | int | float | None,
 ) -> bytes | None:
     """Encode the answer to a one-time request; None if a number is too large."""
-    levels = Packer(view).pack(False)
-    if levels is None or content is None:
+    if content is None:
         return None
-    head = Update(
-        time_us=time_us,
-        exchanges=exchanges,
-        symbol=symbol,
-        id=_id_text(message_id),
-        **content,
-    )
-    return _bytes(head) + levels
+    rest = content + _bytes(Update(exchanges=exchanges, symbol=symbol)) + _id(message_id)
+    return Packer(view).whole(0, time_us, rest, checked=False)
 
 
 def wrapped(message: bytes) -> bytes:
@@ -209,7 +196,12 @@ def wrapped(message: bytes) -> bytes:
 
 def with_subscription(payload: bytes, number: int) -> bytes:
     """Put the number of the client's subscription in front of an update."""
-    return _bytes(Update(subscription=number)) + payload
+    return _subscription(number) + payload
+
+
+@lru_cache(maxsize=FIELDS_MAX)
+def _subscription(number: int) -> bytes:
+    return _bytes(Update(subscription=number))
 
 
 def with_skipped(payload: bytes, skipped: int) -> bytes:
@@ -227,5 +219,5 @@ def _bytes(update: Any) -> bytes:
     return encoded
 
 
-def _id_text(message_id: str | int | float | None) -> str:
-    return "" if message_id is None else _json(message_id).decode()
+def _id(message_id: str | int | float | None) -> bytes:
+    return b"" if message_id is None else _bytes(Update(id=_json(message_id).decode()))

@@ -5,7 +5,7 @@ Every update names the exchanges whose books are left out.
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -136,6 +136,7 @@ class Stream:
         "_times",
         "_top",
         "_transfers",
+        "_wall_us",
         "broken",
         "bytes_published",
         "crossings",
@@ -151,7 +152,6 @@ class Stream:
         "owner",
         "paced_at",
         "published_at",
-        "timestamp",
         "update_number",
         "users",
         "view",
@@ -179,12 +179,12 @@ class Stream:
         self.members = members
         self.view: View | None = None  # created when first due: idle streams have no merged levels
         self._packed: PackedUpdates | None = None  # with `encoding: protobuf`
-        self._packed_content: dict[str, Any] | None = {}
+        self._packed_content: bytes | None = b""
         self.fills: FillView | RouteView | None = None
         self.crossings: CrossingView | None = None
         self.users = 0
         self.update_number = 0
-        self.timestamp = b""
+        self._wall_us = 0  # of the last update
         self.published_at = self.merged_at = float("-inf")
         self.paced_at = float("-inf")  # start of its interval
         self.due: float | None = None  # when it is to be published; None while it is clean
@@ -273,7 +273,7 @@ class Stream:
         if options.times:
             self._times = self.members.times(self._clock.wall_us(), self._clock.monotonic())
         self.update_number += 1
-        self.timestamp = self._stamp(wall_us).encode()
+        self._wall_us = wall_us
         self._full = None
         if self._packed is not None:
             self._packed_content = content(
@@ -318,7 +318,7 @@ class Stream:
         return b'%b,"update_number":%d,"timestamp":"%b","data":{' % (
             head,
             self.update_number,
-            self.timestamp,
+            self._stamp(self._wall_us).encode(),
         )
 
     def _closed(self, after: bytes) -> bytes:

@@ -2,8 +2,8 @@
 
 `text` parses and formats numbers, `levels` parses level text, `book` keeps one book, `view` merges
 several, `tape` records and plays what books apply, `conversion` converts books into another
-currency and `packed` encodes views as protobuf; `canonical` formats the numbers and times of
-account records. No I/O, and nothing depends on an exchange.
+currency, `packed` encodes views as protobuf and `unpacked` decodes them; `canonical` formats the
+numbers and times of account records. No I/O, and nothing depends on an exchange.
 """
 
 from onebook.core.reference.book import Book
@@ -11,12 +11,14 @@ from onebook.core.reference.canonical import canonical, canonicals, difference, 
 from onebook.core.reference.conversion import Conversion
 from onebook.core.reference.packed import Packer
 from onebook.core.reference.tape import BookTape, TapePlayer
+from onebook.core.reference.unpacked import PackedLevels
 from onebook.core.reference.view import View
 
 __all__ = [
     "Book",
     "BookTape",
     "Conversion",
+    "PackedLevels",
     "Packer",
     "TapePlayer",
     "View",

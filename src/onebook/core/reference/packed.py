@@ -1,4 +1,4 @@
-"""Encodes the levels of a view as protobuf, by `onebook.proto`, in pure Python.
+"""Encodes updates of a view as protobuf, by `onebook.proto`, in pure Python.
 
 https://protobuf.dev/programming-guides/encoding/. A field without a value is not sent.
 """
@@ -6,16 +6,24 @@ https://protobuf.dev/programming-guides/encoding/. A field without a value is no
 from collections.abc import Iterable
 from typing import Final
 
-from onebook.core.reference.view import MergedLevel, View
+from onebook.core.reference.view import MergedLevel, MergedState, View
 
 BITS: Final = 64
+NUMBER: Final = 2
+ELAPSED: Final = 3
+CHECKSUM: Final = 4
 LISTS: Final = (5, 8, 10)  # levels, parts and prices before fees of the bids; the asks' are next
+TIME: Final = 12
 SCALES: Final = 13  # the first of three
 DELIMITED: Final = 2  # wire type
+FOUR_BYTES: Final = 5  # wire type
 
 
 class Packer:
-    """Encodes the levels of a view as protobuf: in full, or as the changes of the last merge."""
+    """Encodes updates of a view as protobuf: its whole book, or the changes of the last merge.
+
+    Their other fields are an argument, `rest`, which is encoded already.
+    """
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -25,30 +33,49 @@ class Packer:
         """Decimals of prices and of amounts."""
         return self._view.price_scale, self._view.amount_scale
 
-    def pack(self, changes: bool) -> bytes | None:
-        """Return the levels, with their scales unless only changes; None if a number is too large.
+    def changes(self, number: int, elapsed_us: int, rest: bytes) -> bytes | None:
+        """Return an update with the changed levels, at the present scales, and their checksum.
 
-        Changes are also None after the first merge. They are at the present scales.
+        None after the first merge, or if a number is too large.
+        """
+        sides = self._view.changes()
+        levels = None if sides is None else self._levels(sides)
+        if levels is None:
+            return None
+        head = uint(NUMBER, number) + sint(ELAPSED, elapsed_us) + self._checksum()
+        return head + levels + rest
+
+    def whole(self, number: int, time_us: int, rest: bytes, *, checked: bool) -> bytes | None:
+        """Return an update with every level and the scales; None if a number is too large.
+
+        `checked`: with the checksum.
         """
         view = self._view
-        sides = view.changes() if changes else view.sides
-        if sides is None:
+        levels = self._levels(view.sides)
+        if levels is None:
             return None
+        scales = [view.price_scale, view.amount_scale]
+        if view.gross:
+            scales.append(view.price_scale - view.fee_scale)
+        head = uint(NUMBER, number) + (self._checksum() if checked else b"") + uint(TIME, time_us)
+        encoded = (uint(SCALES + at, scale) for at, scale in enumerate(scales))
+        return b"".join((head, *encoded, levels, rest))
+
+    def _checksum(self) -> bytes:
+        return varint(CHECKSUM << 3 | FOUR_BYTES) + self._view.checksum().to_bytes(4, "little")
+
+    def _levels(self, sides: MergedState) -> bytes | None:
+        """Return the fields of both sides; None if a number is too large."""
         lists = [self._lists(side, at) for at, side in enumerate(sides)]
-        if any(number >> BITS for side in lists for numbers in side for number in numbers):
+        prices = [level.price // self._view.price_unit for side in sides for level in side]
+        if any(number >> BITS for numbers in (prices, *lists[0], *lists[1]) for number in numbers):
             return None
-        fields = [
+        return b"".join(
             field(at + side, b"".join(map(varint, numbers)))
             for side, found in enumerate(lists)
             for at, numbers in zip(LISTS, found, strict=True)
             if numbers
-        ]
-        if changes:
-            return b"".join(fields)
-        scales = [view.price_scale, view.amount_scale]
-        if view.gross:
-            scales.append(view.price_scale - view.fee_scale)
-        return b"".join([*(number(SCALES + at, scale) for at, scale in enumerate(scales)), *fields])
+        )
 
     def _lists(self, levels: Iterable[MergedLevel], side: int) -> list[list[int]]:
         """Return levels, parts and prices before fees of a side."""
@@ -78,9 +105,14 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def number(at: int, value: int) -> bytes:
-    """Encode a field with a number; nothing for the default 0."""
+def uint(at: int, value: int) -> bytes:
+    """Encode a `uint32` or `uint64`; nothing for 0, which is the default."""
     return varint(at << 3) + varint(value) if value else b""
+
+
+def sint(at: int, value: int) -> bytes:
+    """Encode an optional `sint64`."""
+    return varint(at << 3) + varint(value << 1 if value >= 0 else ~(value << 1))
 
 
 def field(at: int, text: bytes) -> bytes:
