@@ -158,8 +158,8 @@ FORM_LIMITS = (
     ("made by the service", ENCODED, 0.9, 1.2),
     ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.25),
     ("every level read in Python", f"{DECODED}Python, every level read", 0.25, 0.25),
-    ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.65, 1.0),
-    ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.4, 0.65),
+    ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.15, 0.25),
+    ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.2, 0.33),
 )
 DEEP = (
     "a block of 130 new prices", "checksum of a deep book", "merge of a deep book",

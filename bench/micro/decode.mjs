@@ -25,7 +25,7 @@ for (const [name, frames] of Object.entries(texts)) {
 
 let sum = 0; // so that nothing is optimised away
 const reads = {
-  best: ({ bids, asks }) => (sum += bids[0].price.length + asks[0].price.length),
+  best: ({ bestBid, bestAsk }) => (sum += bestBid.price.length + bestAsk.price.length),
   levels: ({ bids, asks }) => {
     for (const side of [bids, asks]) for (const { price, amount, exchanges } of side) sum += price.length + amount.length + exchanges.length;
   },

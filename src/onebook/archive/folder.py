@@ -25,7 +25,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,13 +62,12 @@ ROW_GROUP_SIZE: Final = 8_192
 ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
 MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
-T = TypeVar("T")
-R = TypeVar("R")
 COVERAGE_SCHEMA: Final = pa.schema(
     [
         pa.field("run", pa.int64(), nullable=False),
@@ -169,17 +168,20 @@ class HistoryFolder:
             os.close(self._lock)
             self._lock = None
 
-    def hours(self) -> list[int]:
-        """Return the start of each hour that has files."""
-        closed = (
-            _start_us(year, month, day, hour)
-            for year in self.files.folders()
-            if len(year) == 4 and year.isdigit()
-            for month in self.files.folders(year)
-            for day in self.files.folders(f"{year}/{month}")
-            for hour in self.files.folders(f"{year}/{month}/{day}")
-        )
-        return sorted({*closed, *self.open_hours()})
+    def hours(self, start_us: int = 0, end_us: int = LAST_US) -> list[int]:
+        """Return the start of each hour that has files and a part of this time."""
+        first, last = (hour_folder(min(max(each, 0), LAST_US)) for each in (start_us, end_us))
+        folders = [each for each in self.files.folders() if len(each) == 4 and each.isdigit()]
+        for _ in ("month", "day", "hour"):
+            folders = [each for each in folders if first[: len(each)] <= each <= last]
+            names = self.files.each(self.files.folders, folders)
+            folders = [
+                f"{folder}/{name}"
+                for folder, some in zip(folders, names, strict=True)
+                for name in some
+            ]
+        found = {*(_start_us(*each.split("/")) for each in folders), *self.open_hours()}
+        return sorted(each for each in found if start_us - HOUR_US < each <= end_us)
 
     def open_hours(self) -> list[int]:
         """Return the start of each hour that has segments."""
@@ -203,35 +205,31 @@ class HistoryFolder:
 
     def coverage(self, hours: Iterable[int]) -> list[Interval]:
         """Return the recorded times of these hours."""
-        return joined(each for some in self._each(self._coverage, hours) for each in some)
+        return joined(each for some in self.files.each(self._coverage, hours) for each in some)
 
     def _coverage(self, hour_us: int) -> list[Interval]:
         found = [Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)]
         with suppress(FileNotFoundError):
-            rows = pq.read_table(pa.BufferReader(self.files.read(_coverage_path(hour_us))))
+            rows = self._table(_coverage_path(hour_us))
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
         return found
 
-    def _each(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
-        """Call a function for each value: at once if a store answers."""
-        values = [*values]
-        if not self.files.remote or len(values) < 2:
-            return [function(each) for each in values]
-        with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
-            return [*pool.map(function, values)]
-
     def quality(self, start_us: int, end_us: int) -> pa.Table:
         """Return the quality of each book in the closed hours that begin in this time."""
-        found = [QUALITY_SCHEMA.empty_table()]
-        for hour_us in self.hours():
-            if start_us <= hour_us < end_us:
-                with (
-                    suppress(FileNotFoundError),
-                    self.files.open(f"{hour_folder(hour_us)}/{QUALITY}") as file,
-                ):
-                    found.append(pq.read_table(file).cast(QUALITY_SCHEMA))
-        return pa.concat_tables(found)
+        hours = [each for each in self.hours(start_us, end_us) if start_us <= each < end_us]
+        found = self.files.each(self._quality, hours)
+        return pa.concat_tables([QUALITY_SCHEMA.empty_table(), *found])
+
+    def _quality(self, hour_us: int) -> pa.Table:
+        try:
+            return self._table(f"{hour_folder(hour_us)}/{QUALITY}").cast(QUALITY_SCHEMA)
+        except FileNotFoundError:
+            return QUALITY_SCHEMA.empty_table()
+
+    def _table(self, path: str) -> pa.Table:
+        """Read a small file, in two requests of a store."""
+        return pq.read_table(pa.BufferReader(self.files.read(path)))
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
@@ -353,7 +351,7 @@ class HistoryFolder:
         if not self.files.remote:
             known = self.coverage(hours)
             return RecordedMoment(known, *self._retried(hours, symbol, None, at_us, exchanges))
-        listed = dict(zip(hours, self._each(self.closed_files, hours), strict=True))
+        listed = dict(zip(hours, self.files.each(self.closed_files, hours), strict=True))
         complete = [each for each in hours if _coverage_path(each) in listed[each]]
         with ThreadPoolExecutor(1, "history-coverage") as pool:
             coverage = pool.submit(self.coverage, complete)
@@ -415,7 +413,7 @@ class HistoryFolder:
                 else:
                     reads.append(partial(_read_small, paths, symbol, exchanges))
         books: dict[str, dict[str, int]] = {}
-        for files in self._each(
+        for files in self.files.each(
             lambda each: self.book_files(each, symbol, exchanges, listed.get(each)), hours
         ):
             for path, size in files.items():
@@ -435,11 +433,19 @@ class HistoryFolder:
         )
 
     def closed_files(self, hour_us: int) -> dict[str, int]:
-        """Return the bytes of each file of a closed hour by its path, without the manifest."""
-        try:  # one file, where a store lists a thousand files a request
-            return sizes(self.files.read(f"{hour_folder(hour_us)}/{MANIFEST}"))
-        except FileNotFoundError:
-            return self.files.files(hour_folder(hour_us))
+        """Return the bytes of each Parquet file of a closed hour by its path.
+
+        Of a store they are read from the manifest, because it lists a thousand files a request.
+        """
+        folder = hour_folder(hour_us)
+        if self.files.remote:
+            with suppress(FileNotFoundError):
+                return sizes(self.files.read(f"{folder}/{MANIFEST}"))
+        return {
+            path: size
+            for path, size in self.files.files(folder).items()
+            if path.endswith(".parquet")
+        }
 
     def book_files(
         self,
@@ -471,10 +477,10 @@ class HistoryFolder:
     def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
         """Return exchange and symbol of each book that was recorded in these hours."""
         found: set[tuple[str, str]] = set()
-        for hour_us in hours:
-            folder = hour_folder(hour_us)
-            for path in map(PurePosixPath, self.files.files(folder)):
-                if path.suffix == ".parquet" and str(path.parent) != folder:
+        hours = [*hours]
+        for hour_us, files in zip(hours, self.files.each(self.closed_files, hours), strict=True):
+            for path in map(PurePosixPath, files):
+                if str(path.parent) != hour_folder(hour_us):
                     base, _, quote = path.stem.rpartition("-")
                     found.add((path.parent.name, f"{base}/{quote}"))
             for each in self.segments(hour_us):
