@@ -1,22 +1,27 @@
 """Closed hours in an object store: moto's server, a process of its own, speaks S3."""
 
 import asyncio
+import queue
+import random
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import onebook
-from archive.world import SYMBOL, World
-from onebook.archive.folder import HistoryFolder
-from onebook.archive.format import HOUR_US
+from archive.world import EPOCH_US, SYMBOL, World
+from onebook.archive.folder import HistoryFolder, _read_book
+from onebook.archive.format import HOUR_US, hour_folder
 from onebook.archive.proof import verify
-from onebook.archive.reader import books_at
+from onebook.archive.reader import books_at, recorded_times
 from onebook.archive.recorder import UPLOAD_RETRY_S, HistoryRecorder
 from onebook.archive.stores import FileStore
 from onebook.archive.uploads import Uploader
@@ -24,6 +29,9 @@ from onebook.orderbook import HistoryMissing
 from steady import PATIENCE_S
 
 pytest.importorskip("moto.server", reason="moto, the S3 server of these tests, is not installed")
+
+REQUEST = re.compile(r'"(?:\x1b\[\d+m)*([A-Z]+) (\S+) HTTP')
+SERVED: queue.Queue[str] = queue.Queue()  # methods and paths of the module's server
 
 
 @contextmanager
@@ -45,7 +53,7 @@ def s3_server(port: int = 0) -> Iterator[int]:
                 break
         killer.cancel()
         assert found, "the server did not start"
-        reading = threading.Thread(target=process.stderr.read)
+        reading = threading.Thread(target=note_requests, args=(process.stderr,))
         reading.start()
         yield int(found[1])
         process.kill()
@@ -54,6 +62,27 @@ def s3_server(port: int = 0) -> Iterator[int]:
         killer.cancel()
         process.kill()
         process.communicate()
+
+
+def note_requests(log: Iterable[str]) -> None:
+    for line in log:
+        if found := REQUEST.search(line):
+            SERVED.put(f"{found[1]} {found[2]}")
+
+
+def requests_of(url: str, function: Callable[[], object]) -> list[str]:
+    """Call a function; return the requests that the server received."""
+    list(marked(url, "before"))
+    function()
+    return list(marked(url, "after"))
+
+
+def marked(url: str, name: str) -> Iterator[str]:
+    """Make a request; yield all earlier ones, which the server wrote before it answered them."""
+    with pytest.raises(FileNotFoundError):
+        FileStore(url).read(name)
+    while not (request := SERVED.get(timeout=PATIENCE_S)).endswith(f"/{name}"):
+        yield request
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +147,110 @@ async def test_the_past_is_the_same_from_the_store(tmp_path: Path, port: int) ->
     assert verify(FileStore(url)).head == verify(FileStore(world.root)).head
     with pytest.raises(HistoryMissing, match=r"The history has a gap at .*: recorded until"):
         onebook.history(url, SYMBOL, at=world.live[-1][0] + 100 * HOUR_US)
+
+
+async def test_a_moment_needs_two_requests_a_book(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "counted")
+    world = await recorded(tmp_path / "history", FileStore(url))
+    for at_us, hours, books in (
+        (world.live[40][0], 1, 3),
+        (world.live[100][0], 2, 6),  # before the first keyframe of the second hour
+        (EPOCH_US + 150_000_000, 2, 3),  # after it: the hour before is only looked up
+    ):
+        found = requests_of(url, partial(books_at, HistoryFolder(url), SYMBOL, at_us))
+        assert len(found) == 2 * (2 * hours + books), (at_us, found)
+        files = [each.rpartition("/")[2] for each in found]
+        assert files.count("manifest.txt") == files.count("coverage.parquet") == 2 * hours
+        assert not any(each.startswith("HEAD") for each in found if each.endswith("USDT.parquet"))
+
+
+async def test_columns_that_are_not_read_divide_no_request(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "holes")
+    store = FileStore(url)
+    world = await recorded(tmp_path / "history", store)
+    path = next(each for each in store.files("") if each.endswith("kraken/BTC-USDT.parquet"))
+    rows = pa.concat_tables([pq.read_table(world.root / path)] * 200)
+    chance, place = random.Random(1), rows.schema.get_field_index("sequence")
+    numbers = pa.array([chance.getrandbits(40) for _ in range(len(rows))], pa.int64())
+    assert numbers.nbytes > 32_768
+    rows = rows.set_column(place, rows.schema.field("sequence"), numbers)
+    pq.write_table(rows, world.root / path)
+    store.copy_from(world.root, path)
+    read = partial(_read_book, store, "kraken", store.files(path.rpartition("/")[0]), 0, 1 << 62)
+    found = requests_of(url, read)
+    assert [each.split(" ")[0] for each in found] == ["GET", "GET"]  # the end, the rows
+
+
+async def test_other_answers_need_few_requests(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "others")
+    world = await recorded(tmp_path / "history", FileStore(url))
+    at_us, _ = world.live[40]
+    folder, tree = HistoryFolder(url), 4  # folders of years, months, days and hours
+    times = partial(recorded_times, folder, SYMBOL, at_us, at_us + HOUR_US)
+    assert len(requests_of(url, times)) == tree + 1 + 2 * (2 + 2)  # of two days
+    quality = partial(folder.quality, at_us - HOUR_US, at_us)
+    assert len(requests_of(url, quality)) == tree + 2
+    rows = partial(folder.rows, [EPOCH_US // HOUR_US * HOUR_US], SYMBOL, at_us, at_us + 1)
+    assert len(requests_of(url, rows)) == 2 + 2 * 3  # a manifest, three books
+    plain, proven = (
+        requests_of(url, partial(onebook.history, url, SYMBOL, at=at_us, proof=proof))
+        for proof in (False, True)
+    )
+    assert len(proven) - len(plain) == 2 + 2  # the manifest, the entry
+    lost = requests_of(url, partial(lost_moment, url, at_us + 100 * 24 * HOUR_US))
+    assert len(lost) <= 2 + tree + 1 + 2 * 2  # no manifest, the last hour
+
+
+def lost_moment(url: str, at_us: int) -> None:
+    with pytest.raises(HistoryMissing, match="recorded until"):
+        books_at(HistoryFolder(url), SYMBOL, at_us)
+
+
+async def test_files_of_an_hour_that_changed_after_the_manifest_are_read(
+    tmp_path: Path, port: int
+) -> None:
+    url = url_of(port, "changed")
+    store = FileStore(url)
+    world = await recorded(tmp_path / "history", store)
+    at_us, expected = world.live[50]
+    for path in (each for each in store.files("") if each.endswith("-USDT.parquet")):
+        rows = pq.read_table(world.root / path)
+        pq.write_table(rows, world.root / path, compression="none")
+        assert (world.root / path).stat().st_size != store.files(path.rpartition("/")[0])[path]
+        store.copy_from(world.root, path)
+    assert world.checksum(books_at(HistoryFolder(url), SYMBOL, at_us).books) == expected
+    for path in (each for each in store.files("") if each.endswith("manifest.txt")):
+        store._files.delete_file(f"changed/a/prefix/{path}")
+    assert world.checksum(books_at(HistoryFolder(url), SYMBOL, at_us).books) == expected
+    coverage = next(each for each in store.files("") if each.endswith("coverage.parquet"))
+    store._files.delete_file(f"changed/a/prefix/{coverage}")  # as if its upload had begun
+    with pytest.raises(HistoryMissing):
+        books_at(HistoryFolder(url), SYMBOL, at_us)
+
+
+async def test_an_hour_is_missing_until_it_is_uploaded(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unused = FileStore(url_of(port, "unused", made=False))
+    world = await recorded(tmp_path / "history", unused, hours=1)
+    at_us, expected = world.live[50]
+    count = len(FileStore(world.root).files(hour_folder(EPOCH_US)))
+    found = []
+    for limit in range(count + 1):
+        url = url_of(port, f"part{limit}")
+        left = iter([False] * limit)
+        Uploader(world.root, FileStore(url)).upload(lambda left=left: next(left, True))
+        try:
+            found.append(world.checksum(books_at(HistoryFolder(url), SYMBOL, at_us).books))
+        except HistoryMissing:
+            found.append(None)
+    assert found[0] is None
+    assert set(found[1:]) <= {None, expected}
+    assert found[-1] == expected
+    # The files were listed before the upload ended, and the coverage is read after it.
+    monkeypatch.setattr(HistoryFolder, "closed_files", lambda *_: {})
+    with pytest.raises(HistoryMissing):
+        books_at(HistoryFolder(url), SYMBOL, at_us)
 
 
 async def test_a_store_that_refuses_loses_nothing(

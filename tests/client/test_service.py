@@ -14,6 +14,7 @@ import pytest
 
 from archive.world import EPOCH_US, closed_hours
 from client.place import KEEP_DAYS, NAMES, place
+from core.both import needs_compiled
 from onebook.archive.format import HOUR_US
 from onebook.client import AsyncOnebook, Onebook, Refused, Unavailable
 from steady import PATIENCE_S
@@ -255,6 +256,26 @@ def test_it_imports_nothing_of_the_server():
         " 'msgspec', 'uvloop', 'prometheus_client', 'cryptography', 'google'};"
         "assert not foreign & server, foreign & server;"
         "assert 'httpx' not in early"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("core", [pytest.param("compiled", marks=needs_compiled), "reference"])
+def test_binary_updates_need_only_the_core_of_the_server(core):
+    program = (
+        f"import sys; {core!r} == 'compiled' or sys.modules.update({{'onebook.core._core': None}});"
+        "from onebook.client.packed import PackedBook, decode;"
+        "from onebook.client.view import BookView;"
+        "view, book = BookView('A/B'), PackedBook(['okx']);"
+        r"assert view.apply_packed(decode(b'\x2a\x03\x64\x05\x01'), book);"
+        "assert str(view.best_bid.price) == '100' and view.best_bid.exchanges == ('okx',);"
+        "import onebook.core;"
+        f"assert onebook.core.COMPILED == ({core!r} == 'compiled');"
+        "import onebook.client, onebook.client.service, onebook.client.blocking;"
+        "ours = {n for n in sys.modules if n.startswith('onebook')};"
+        "server = ('model', 'config', 'exchanges', 'books', 'streams', 'feeds', 'gateway');"
+        "assert not ours & {f'onebook.{n}' for n in server}, ours"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import onebook.core
 from core.both import COMPILED, EACH, apply, book_of, needs_compiled
 from onebook.client.packed import PackedBook
 from onebook.client.view import BookView
@@ -101,7 +102,8 @@ def check(core: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("core", EACH)
-def test_binary_updates_give_the_books_of_json(core: Any) -> None:
+def test_binary_updates_give_the_books_of_json(core: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(onebook.core, "PackedLevels", core.PackedLevels)
     for seed in range(SEEDS):
         check(core, seed)
 

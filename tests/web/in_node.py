@@ -23,7 +23,7 @@ async def run(module: str, names: str, script: str, given: Any = None) -> Any:
       import {{ {names} }} from "{(PAGE / module).as_uri()}";
       import {{ readFileSync }} from "node:fs";
       const given = JSON.parse(readFileSync(0));
-      console.log(JSON.stringify((() => {{ {script} }})()));
+      console.log(JSON.stringify(await (async () => {{ {script} }})()));
     """
     process = await asyncio.create_subprocess_exec(
         NODE, "--no-warnings", "--input-type=module", "-e", program,

@@ -300,6 +300,80 @@ async def test_the_past_is_filled_without_drawing_and_the_present_is_kept(
     assert back == [0, 19]
 
 
+async def test_columns_of_a_past_hour_show_the_way_of_the_price_and_what_is_missing(
+    page: Page, address: str
+) -> None:
+    """Each is a book, a gap or unread; a drag, and keys, go to another moment."""
+    await alone(page, address, width=760)
+    await page.run("""(() => {
+      heat.chosen = (ms) => (window.went = ms - start);
+      heat.zoomed = (further) => (window.further = further);
+      heat.range = "0.5";
+      window.start = Date.parse("2026-11-27T14:00:00Z");
+      heat.turn(start, 30_000);
+      window.columns = Array.from({ length: 120 }, (_, at) => {
+        if (at >= 40 && at < 50) return at < 45 ? null : undefined;
+        const mid = 1_000 + at;
+        const stats = { best_bid: mid - 1, best_ask: mid + 1, mid_price: mid, crossed: false };
+        const left = at === 70 ? ["okx"] : [];
+        const side = (sign) => [[mid + sign, 8], [mid + 4 * sign, 1]];
+        return { left, book: { ...book(side(-1), side(1)), stats } };
+      });
+      heat.replace(columns, start + 3_600_000 - 7_000, 0, "110 of 120 columns read.");
+      heat.drawFilled(1e9);
+    })()""")
+    assert (await page.run("said.textContent")).startswith("110 of 120 columns read. Amounts ")
+    # Both ends of the price are in sight, and amounts are where the price was.
+    amounts = """[0, 39, 60, 119].map((at) => {
+      const bin = heat.liquidity.bin(999 + at);
+      return [heat.liquidity.amount(at, bin), pixel(at, bin) !== "0 0 0 0"];
+    })"""
+    assert await page.run(amounts) == [[8, True]] * 4
+    texts = "[39, 42, 47, 70, 119].map((at) => heat.at(at, heat.liquidity.bin(999 + at)))"
+    known, gap, unread, lost, newest = await page.run(texts)
+    assert "bid 1,038, ask 1,040" in known
+    assert gap.endswith("not recorded")
+    assert unread.endswith("not read")
+    assert lost.endswith("okx lost")
+    assert newest.startswith(await page.run(
+        "new Date(start + 3_600_000 - 7_000).toLocaleTimeString()"))  # fmt: skip
+    label = await page.run("box.getAttribute('aria-label')")
+    assert "The 1 h before" in label
+    assert "between 1,000 and 1,119" in label
+    assert "10 of 120 columns without a book" in label
+
+    press = "box.dispatchEvent(new KeyboardEvent('keydown', { key: 'KEY' }))"
+    for key, went in (("PageUp", 3_593_000 - 900_000), ("PageDown", 3_593_000 + 900_000)):
+        await page.run(press.replace("KEY", key))
+        assert await page.run("went") == went
+    for key in ("End", "ArrowLeft", "Enter"):
+        await page.run(press.replace("KEY", key))
+    assert await page.run("went") == 119 * 30_000
+    await page.run(press.replace("KEY", "+"))
+    assert await page.run("further") == -1
+
+    # A drag to the right shows what was before, and goes there when it ends.
+    x, y, wide = await page.run("""(() => {
+      const { left, top } = box.getBoundingClientRect();
+      return [left, top, heat.place(1, 0).x - heat.place(0, 0).x];
+    })()""")
+    mouse = {"button": "left", "clickCount": 1}
+    at = {"x": x + 100, "y": y + 50}
+    away = {"x": x + 100 + 20 * wide, "y": y + 50}
+    call = "Input.dispatchMouseEvent"
+    await page.call(call, type="mousePressed", **mouse, **at)
+    await page.call(call, type="mouseMoved", buttons=1, **mouse, **away)
+    filled = "pixel(COLUMN, heat.liquidity.bin(1099)) !== '0 0 0 0'"
+    assert await page.run(filled.replace("COLUMN", "119"))  # where column 99 is drawn now
+    await page.call(call, type="mouseReleased", **mouse, **away)
+    assert await page.run("went") == 3_593_000 - 20 * 30_000
+    # In the present a drag moves the crosshair alone.
+    await page.run("heat.turn(), (window.went = null)")
+    for kind in ("mousePressed", "mouseReleased"):
+        await page.call(call, type=kind, **mouse, **(at if kind == "mousePressed" else away))
+    assert await page.run("went") is None
+
+
 async def test_it_shows_the_books_that_the_page_received(
     page: Page, address: str, market: Market
 ) -> None:

@@ -1,6 +1,7 @@
 """Back in time on the page: a real gateway with recorder and REST API, over minutes of history."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -151,10 +152,14 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         await page.run("document.querySelector('.past-play').click()")
         await page.until(f"/Pause/.test({text('.past-play')})")
         await page.until(f"{PANEL}.past === 'no' && {PANEL}.live === 'yes'")
-        assert await page.run("document.querySelector('.past').hidden")
-        assert await page.run(text(".spoken")) == f"{SYMBOL} is live again."
+        assert await page.run(text(".past-said")) == f"{SYMBOL} is live again."
+        assert await page.run(text(".past-what b")) == "Live"
         node.snapshot("okx", [("2000", "1")], [("2002", "1")])
         await page.until(f"{text('.best-bid')} === '2,000'")
+
+        # The bar stays until it is closed.
+        await page.run("document.querySelector('.past-live').click()")
+        assert await page.run("document.querySelector('.past').hidden")
 
         # Escape returns at once, and the focus to the button.
         await page.run("document.querySelector('.back').click()")
@@ -162,6 +167,69 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
         await page.run(ESCAPE)
         await page.until(f"{PANEL}.live === 'yes' && {text('.best-bid')} === '2,000'")
         assert await page.run("document.activeElement.classList.contains('back')")
+        assert page.complaints == []
+
+
+async def zoom(page: Page, name: str) -> None:
+    """Choose how much time the heat map shows."""
+    await page.run(f"document.querySelector('.zoom input[value=\"{name}\"]').click()")
+
+
+async def press(page: Page, *keys: str) -> str:
+    """Press keys in the heat map; return what is said about its cell."""
+    for key in keys:
+        await page.run(f"""document.querySelector('.heat-map').dispatchEvent(
+          new KeyboardEvent('keydown', {{ key: '{key}', bubbles: true }}))""")
+    spoken: str = await page.run(text(".heat-spoken"))
+    return spoken
+
+
+async def test_the_heat_map_shows_the_hour_before_a_moment_with_its_gap(
+    page: Page, tmp_path: Path
+) -> None:
+    """A column has the book at its end: the best bid of that second, or none in the gap."""
+    async with recorded(tmp_path) as (_, url, seconds):
+        await page.open("about:blank")
+        await resize(page, 1366, 900, mobile=False)
+        await page.go(url)
+        await page.until(f"{PANEL}.live === 'yes'")
+        await zoom(page, "1 h")  # leaves the present
+        await page.until(f"{PANEL}.past === 'yes' && {text('.past-time')}.includes(':')")
+        at_s = int(seconds[-5])
+        await choose(page, at_s)
+        await page.until(f"/^The hour before: \\d+ books, /.test({text('.past-said')})")
+        began = seconds[0] - 0.5  # the second run
+        ends = [at_s, *(at_s // 30 * 30 - 30 * at - 0.001 for at in range(7))]
+        assert "not recorded" not in await press(page, "End")
+        missing = 0
+        for end in ends:
+            said = await press(page) if end == at_s else await press(page, "ArrowLeft")
+            if end >= began:
+                bid = re.search(r"bid ([\d,]+)", said)
+                assert bid is not None, said
+                assert abs(int(bid[1].replace(",", "")) - price(int(end - began))) <= 2, said
+            elif end >= began - GAP_S:
+                assert said.endswith("not recorded"), said
+                missing += 1
+            elif end >= began - GAP_S - FIRST_S:
+                assert "bid 1,000" in said, said
+        assert missing == 1
+        label = "document.querySelector('.heat-map').getAttribute('aria-label')"
+        assert "The 1 h before" in await page.run(label)
+        assert "of 120 columns without a book" in await page.run(label)
+        # Enter goes to the moment of the crosshair, page down back towards the present.
+        await press(page, "End", "ArrowLeft", "Enter")
+        value = "Number(document.querySelector('.past-slider').value)"
+        assert await page.run(value) == at_s // 30 * 30
+        await page.until(f"/^The hour before: /.test({text('.past-said')})")
+        await zoom(page, "10 min")
+        await page.until(f"/The \\d+ s before .*: the mid went from /.test({label})")
+        await press(page, "-", "-")  # five minutes, ten
+        assert await page.run("document.querySelector('.zoom :checked').value") == "10 min"
+        await press(page, "-")
+        assert await page.run("document.querySelector('.zoom :checked').value") == "1 h"
+        await page.run("document.querySelector('.past-live').click()")
+        assert await page.run("document.querySelector('.zoom :checked').value") == "10 min"
         assert page.complaints == []
 
 

@@ -17,13 +17,14 @@ import json
 import os
 import shutil
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
@@ -36,28 +37,35 @@ from onebook.archive.format import (
     DICTIONARIES,
     ENCODINGS,
     HOUR_US,
+    KINDS,
+    MESSAGES,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
+    BookPlace,
     HistoryKind,
     Interval,
+    codes,
     file_name,
     hour_folder,
     integers,
+    joined_array,
     levels_of,
+    merged_by_book,
     rows_of,
 )
-from onebook.archive.proof import Sealer, inclusion
+from onebook.archive.proof import MANIFEST, Sealer, inclusion, sizes
 from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured, read_rows
 from onebook.archive.stores import FileStore
+from onebook.core import TapeKind
 from onebook.files import try_lock
 
 # Messages and levels of a row group, at least: it ends before a keyframe, so that a past moment
 # needs only one.
 ROW_GROUP_SIZE: Final = 8_192
 ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
-MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+BOOKS: Final = b"onebook.books"  # metadata of a merged segment: its `BookPlace`s
+LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
@@ -81,6 +89,28 @@ class Segment(NamedTuple):
     last: int
     start_us: int
     end_us: int
+
+
+class BookRows(NamedTuple):
+    """Rows of a book, and the file of a closed hour that has them."""
+
+    exchange: str
+    rows: pa.Table
+    file: str = ""
+
+
+class RecordedMoment(NamedTuple):
+    """What is recorded around a moment.
+
+    Args:
+        coverage: The recorded times.
+        rows: Those of each book since its last keyframe, by exchange.
+        files: The files of closed hours that have the rows.
+    """
+
+    coverage: list[Interval]
+    rows: dict[str, pa.Table]
+    files: list[str]
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
@@ -141,17 +171,20 @@ class HistoryFolder:
             os.close(self._lock)
             self._lock = None
 
-    def hours(self) -> list[int]:
-        """Return the start of each hour that has files."""
-        closed = (
-            _start_us(year, month, day, hour)
-            for year in self.files.folders()
-            if len(year) == 4 and year.isdigit()
-            for month in self.files.folders(year)
-            for day in self.files.folders(f"{year}/{month}")
-            for hour in self.files.folders(f"{year}/{month}/{day}")
-        )
-        return sorted({*closed, *self.open_hours()})
+    def hours(self, start_us: int = 0, end_us: int = LAST_US) -> list[int]:
+        """Return the start of each hour that has files and a part of this time."""
+        first, last = (hour_folder(min(max(each, 0), LAST_US)) for each in (start_us, end_us))
+        folders = [each for each in self.files.folders() if len(each) == 4 and each.isdigit()]
+        for _ in ("month", "day", "hour"):
+            folders = [each for each in folders if first[: len(each)] <= each <= last]
+            names = self.files.each(self.files.folders, folders)
+            folders = [
+                f"{folder}/{name}"
+                for folder, some in zip(folders, names, strict=True)
+                for name in some
+            ]
+        found = {*(_start_us(*each.split("/")) for each in folders), *self.open_hours()}
+        return sorted(each for each in found if start_us - HOUR_US < each <= end_us)
 
     def open_hours(self) -> list[int]:
         """Return the start of each hour that has segments."""
@@ -175,31 +208,31 @@ class HistoryFolder:
 
     def coverage(self, hours: Iterable[int]) -> list[Interval]:
         """Return the recorded times of these hours."""
-        found: list[Interval] = []
-        for hour_us in hours:
-            found += [
-                Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)
-            ]
-            try:
-                with self.files.open(f"{hour_folder(hour_us)}/{COVERAGE}") as file:
-                    rows = pq.read_table(file)
-            except FileNotFoundError:
-                continue
+        return joined(each for some in self.files.each(self._coverage, hours) for each in some)
+
+    def _coverage(self, hour_us: int) -> list[Interval]:
+        found = [Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)]
+        with suppress(FileNotFoundError):
+            rows = self._table(_coverage_path(hour_us))
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
-        return joined(found)
+        return found
 
     def quality(self, start_us: int, end_us: int) -> pa.Table:
         """Return the quality of each book in the closed hours that begin in this time."""
-        found = [QUALITY_SCHEMA.empty_table()]
-        for hour_us in self.hours():
-            if start_us <= hour_us < end_us:
-                with (
-                    suppress(FileNotFoundError),
-                    self.files.open(f"{hour_folder(hour_us)}/{QUALITY}") as file,
-                ):
-                    found.append(pq.read_table(file).cast(QUALITY_SCHEMA))
-        return pa.concat_tables(found)
+        hours = [each for each in self.hours(start_us, end_us) if start_us <= each < end_us]
+        found = self.files.each(self._quality, hours)
+        return pa.concat_tables([QUALITY_SCHEMA.empty_table(), *found])
+
+    def _quality(self, hour_us: int) -> pa.Table:
+        try:
+            return self._table(f"{hour_folder(hour_us)}/{QUALITY}").cast(QUALITY_SCHEMA)
+        except FileNotFoundError:
+            return QUALITY_SCHEMA.empty_table()
+
+    def _table(self, path: str) -> pa.Table:
+        """Read a small file, in two requests of a store."""
+        return pq.read_table(pa.BufferReader(self.files.read(path)))
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
@@ -207,8 +240,7 @@ class HistoryFolder:
         Raises:
             OSError: It cannot be written.
         """
-        # Not compressed: it is read and deleted within a minute.
-        self._write_segment([messages], messages.schema, self._segment_path(segment), None)
+        self._write_segment([messages], messages.schema, self._segment_path(segment))
 
     def merge_segments(self, hour_us: int, least: int = 1) -> None:
         """Merge each run's segments into one by book, if there are at least this many."""
@@ -220,10 +252,9 @@ class HistoryFolder:
             first, last = some[0], some[-1]
             merged = Segment(first.path, run, first.first, last.last, first.start_us, last.end_us)
             path = self._segment_path(merged)
-            messages = pa.concat_tables([_opened(each.path).read_all() for each in some])
-            parts, books = _by_book(messages.unify_dictionaries().combine_chunks())
-            metadata = {**(messages.schema.metadata or {}), BOOKS: json.dumps(books).encode()}
-            self._write_segment(parts, messages.schema.with_metadata(metadata), path, MERGED)
+            books, parts = merged_by_book([_messages_in(each.path) for each in some])
+            schema = MESSAGES.with_metadata({**MESSAGES.metadata, BOOKS: json.dumps(books)})
+            self._write_segment(parts, schema, path)
             for each in some:
                 if each.path != path:
                     each.path.unlink()
@@ -267,17 +298,19 @@ class HistoryFolder:
     def _written(self, hour_us: int) -> Iterator[pa.Table]:
         """Write the file of each book of an hour, and yield its rows in order of the symbol."""
         folder = self._closed(hour_us)
-        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
+        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, BookPlace]]] = {}
         for path in folder.glob("*/*.parquet"):  # that an earlier close wrote
             parts[path.stem, path.parent.name] = []
         for segment in self.segments(hour_us):
             reader = _opened(segment.path)
-            for batch, (symbol, exchange) in enumerate(_books_in(reader)):
-                parts.setdefault((file_name(symbol), exchange), []).append((reader, batch))
+            for each in _books_in(reader):
+                parts.setdefault((file_name(each.symbol), each.exchange), []).append((reader, each))
         for (name, exchange), batches in sorted(parts.items()):
             path = folder / exchange / f"{name}.parquet"
             if batches:
-                messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
+                messages = pa.Table.from_batches(
+                    [place.of(reader.get_batch(place.table)) for reader, place in batches]
+                )
                 yield self._write_book(rows_of(messages), path)
             else:
                 yield read_rows(self.files, f"{hour_folder(hour_us)}/{exchange}/{path.name}")
@@ -306,6 +339,28 @@ class HistoryFolder:
                 writer.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
         return rows
 
+    def moment(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        at_us: int,
+        exchanges: Collection[str] | None = None,
+    ) -> RecordedMoment:
+        """Return the recorded times of these hours, and rows as `rows` does without a start.
+
+        The times are read before the rows, or are those of hours of which all files were listed, so
+        that no rows of a time are missing.
+        """
+        if not self.files.remote:
+            known = self.coverage(hours)
+            return RecordedMoment(known, *self._retried(hours, symbol, None, at_us, exchanges))
+        listed = dict(zip(hours, self.files.each(self.closed_files, hours), strict=True))
+        complete = [each for each in hours if _coverage_path(each) in listed[each]]
+        with ThreadPoolExecutor(1, "history-coverage") as pool:
+            coverage = pool.submit(self.coverage, complete)
+            found = self._rows(complete, symbol, None, at_us, exchanges, listed)
+        return RecordedMoment(coverage.result(), *found)
+
     def rows(
         self,
         hours: Sequence[int],
@@ -319,6 +374,16 @@ class HistoryFolder:
         All that were received in this time are returned, and some from before and after; without
         a start, all since the last keyframe before the end.
         """
+        return self._retried(hours, symbol, start_us, end_us, exchanges)[0]
+
+    def _retried(
+        self,
+        hours: Sequence[int],
+        symbol: str,
+        start_us: int | None,
+        end_us: int,
+        exchanges: Collection[str] | None,
+    ) -> tuple[dict[str, pa.Table], list[str]]:
         for _ in range(READ_TRIES - 1):
             try:
                 return self._rows(hours, symbol, start_us, end_us, exchanges)
@@ -333,14 +398,12 @@ class HistoryFolder:
         start_us: int | None,
         end_us: int,
         exchanges: Collection[str] | None,
-    ) -> dict[str, pa.Table]:
+        listed: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
+    ) -> tuple[dict[str, pa.Table], list[str]]:
+        """Return the rows of each book, and the files of closed hours that have them."""
         since_us = end_us - LOOK_BACK_US if start_us is None else start_us
-        reads: list[Callable[[], dict[str, pa.Table]]] = []
-        for hour_us in hours:
-            reads += [
-                partial(_read_book, self.files, path, start_us, end_us)
-                for path in self.book_files(hour_us, symbol, exchanges)
-            ]
+        reads: list[Callable[[], list[BookRows]]] = []
+        for hour_us in hours:  # before the files of books, for which segments are deleted
             segments = [
                 each
                 for each in self.segments(hour_us)
@@ -352,31 +415,75 @@ class HistoryFolder:
                     reads += [partial(_read_merged, path, symbol, exchanges) for path in paths]
                 else:
                     reads.append(partial(_read_small, paths, symbol, exchanges))
+        books: dict[str, dict[str, int]] = {}
+        for files in self.files.each(
+            lambda each: self.book_files(each, symbol, exchanges, listed.get(each)), hours
+        ):
+            for path, size in files.items():
+                books.setdefault(PurePosixPath(path).parent.name, {})[path] = size
+        reads += [
+            partial(_read_book, self.files, exchange, files, start_us, end_us)
+            for exchange, files in books.items()
+        ]
         found: dict[str, list[pa.Table]] = {}
         with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
-            for books in pool.map(lambda read: read(), reads):
-                for exchange, rows in books.items():
-                    found.setdefault(exchange, []).append(rows)
-        return {exchange: _joined_rows(tables) for exchange, tables in found.items()}
+            read = [each for some in pool.map(lambda read: read(), reads) for each in some]
+        for each in read:
+            found.setdefault(each.exchange, []).append(each.rows)
+        return (
+            {exchange: _joined_rows(tables) for exchange, tables in found.items()},
+            [each.file for each in read if each.file],
+        )
+
+    def closed_files(self, hour_us: int) -> dict[str, int]:
+        """Return the bytes of each Parquet file of a closed hour by its path.
+
+        Of a store they are read from the manifest, because it lists a thousand files a request.
+        """
+        folder = hour_folder(hour_us)
+        if self.files.remote:
+            with suppress(FileNotFoundError):
+                return sizes(self.files.read(f"{folder}/{MANIFEST}"))
+        return {
+            path: size
+            for path, size in self.files.files(folder).items()
+            if path.endswith(".parquet")
+        }
 
     def book_files(
-        self, hour_us: int, symbol: str, exchanges: Collection[str] | None = None
-    ) -> list[PurePosixPath]:
-        """Return the path of each book of a symbol in a closed hour."""
+        self,
+        hour_us: int,
+        symbol: str,
+        exchanges: Collection[str] | None = None,
+        listed: Mapping[str, int] | None = None,
+    ) -> dict[str, int]:
+        """Return the bytes of each file of a symbol in a closed hour, by path.
+
+        Args:
+            hour_us: The hour.
+            symbol: The symbol.
+            exchanges: Their books; None for all.
+            listed: `closed_files` of the hour, if they are known.
+        """
         name = f"{file_name(symbol)}.parquet"
-        return [
-            path
-            for path in map(PurePosixPath, self.files.named(hour_folder(hour_us), name))
-            if exchanges is None or path.parent.name in exchanges
-        ]
+        if self.files.remote:
+            listed = self.closed_files(hour_us) if listed is None else listed
+        else:
+            listed = self.files.named(hour_folder(hour_us), name)
+        return {
+            path: size
+            for path, size in listed.items()
+            if path.endswith(f"/{name}")
+            and (exchanges is None or PurePosixPath(path).parent.name in exchanges)
+        }
 
     def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
         """Return exchange and symbol of each book that was recorded in these hours."""
         found: set[tuple[str, str]] = set()
-        for hour_us in hours:
-            folder = hour_folder(hour_us)
-            for path in map(PurePosixPath, self.files.files(folder)):
-                if path.suffix == ".parquet" and str(path.parent) != folder:
+        hours = [*hours]
+        for hour_us, files in zip(hours, self.files.each(self.closed_files, hours), strict=True):
+            for path in map(PurePosixPath, files):
+                if str(path.parent) != hour_folder(hour_us):
                     base, _, quote = path.stem.rpartition("-")
                     found.add((path.parent.name, f"{base}/{quote}"))
             for each in self.segments(hour_us):
@@ -384,18 +491,13 @@ class HistoryFolder:
                     found |= _books_of_segment(each.path)
         return found
 
-    def proof(
-        self, hours: Iterable[int], symbol: str, exchanges: Collection[str]
-    ) -> dict[str, Any]:
-        """Return a proof that the files of these books are in the chain (`inclusion`).
+    def proof(self, hours: Sequence[int], files: Sequence[str]) -> dict[str, Any]:
+        """Return a proof that files of these hours are in the chain (`inclusion`).
 
         Raises:
             LookupError: An hour is not closed yet.
         """
-        found = {each: self.book_files(each, symbol, exchanges) for each in hours}
-        paths = [f"{hour_folder(each)}/{COVERAGE}" for each in found]
-        paths += [str(each) for books in found.values() for each in books]
-        return inclusion(self.files, found, paths)
+        return inclusion(self.files, hours, [*map(_coverage_path, hours), *files])
 
     def keep(self, bytes_max: int, oldest_us: int, needed: Collection[int] = ()) -> int:
         """Delete the oldest closed hours beyond these limits; return how many were deleted.
@@ -431,18 +533,15 @@ class HistoryFolder:
         return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
 
     @staticmethod
-    def _write_segment(
-        parts: Iterable[pa.Table],
-        schema: pa.Schema,
-        path: Path,
-        options: ipc.IpcWriteOptions | None,
-    ) -> None:
-        buffer = pa.BufferOutputStream()  # because pyarrow writes a file in many small pieces
-        with ipc.new_file(buffer, schema, options=options) as writer:
-            for part in parts:
-                writer.write_table(part)
-        with _complete(path) as file:
-            file.write(buffer.getvalue())
+    def _write_segment(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
+        # Not compressed: closing an hour would spend more on it than on all of its own copies.
+        with _complete(path) as file, ipc.new_file(file, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+
+
+def _coverage_path(hour_us: int) -> str:
+    return f"{hour_folder(hour_us)}/{COVERAGE}"
 
 
 def _moment(at_us: int) -> datetime:
@@ -487,10 +586,15 @@ def _opened(path: Path) -> ipc.RecordBatchFileReader:
     return ipc.open_file(pa.memory_map(str(path)))
 
 
-def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
-    """Return symbol and exchange of each batch; nothing if batches are not by book."""
-    books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
-    return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+def _books_in(reader: ipc.RecordBatchFileReader) -> list[BookPlace]:
+    """Return where each book is; nothing if the segment is not merged."""
+    found = json.loads((reader.schema.metadata or {}).get(BOOKS, b"[]"))
+    if found and len(found[0]) == 2:  # of an earlier build: each batch is a book
+        return [
+            BookPlace(symbol, exchange, at, 0, reader.get_batch(at).num_rows)
+            for at, (symbol, exchange) in enumerate(found)
+        ]
+    return [BookPlace(*each) for each in found]
 
 
 def _books_of_segment(path: Path) -> set[tuple[str, str]]:
@@ -498,54 +602,34 @@ def _books_of_segment(path: Path) -> set[tuple[str, str]]:
     reader = _opened(path)
     books = _books_in(reader)
     if books:
-        return {(exchange, symbol) for symbol, exchange in books}
+        return {(each.exchange, each.symbol) for each in books}
     messages = reader.read_all()
     pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
     return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
 
 
-def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
-    """Divide messages by book, each in order."""
-    symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
-    names = [symbols.dictionary.to_pylist(), exchanges.dictionary.to_pylist()]
-    count = pa.scalar(len(names[1]), pa.int32())
-    book = pc.add(pc.multiply(symbols.indices, count), exchanges.indices)
-    order = pc.array_sort_indices(book)
-    ordered, runs = messages.take(order), pc.run_end_encode(book.take(order))
-    books = [divmod(code, len(names[1])) for code in runs.values.to_pylist()]
-    parts, start = [], 0
-    for end in runs.run_ends.to_pylist():
-        parts.append(ordered.slice(start, end - start))
-        start = end
-    return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
-
-
-def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in a merged segment, by exchange."""
+def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
+    """Return the rows of each book of a symbol in a merged segment."""
     reader = _opened(path)
-    return {
-        exchange: _read_rows(pa.Table.from_batches([reader.get_batch(at)]))
-        for at, (name, exchange) in enumerate(_books_in(reader))
-        if name == symbol and (exchanges is None or exchange in exchanges)
-    }
+    wanted = [
+        each
+        for each in _books_in(reader)
+        if each.symbol == symbol and (exchanges is None or each.exchange in exchanges)
+    ]
+    tables = {each.table: pa.Table.from_batches([reader.get_batch(each.table)]) for each in wanted}
+    return _book_rows(wanted, tables)
 
 
 def _read_small(
     paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
-) -> dict[str, pa.Table]:
-    """Return the rows of a symbol in segments that are not merged yet, by exchange.
+) -> list[BookRows]:
+    """Return the rows of each book of a symbol in segments that are not merged yet."""
+    places, tables = merged_by_book([_messages_in(path) for path in paths], symbol, exchanges)
+    return _book_rows(places, dict(enumerate(tables)))
 
-    They are joined before anything else, because a minute has 120 of them.
-    """
-    messages = pa.concat_tables([_messages_in(path) for path in paths])
-    wanted = pc.equal(messages["symbol"], symbol)
-    if exchanges is not None:
-        names = pa.array([*exchanges], pa.string())
-        wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
-    messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
-    return {
-        exchange: _read_rows(part) for part, (_, exchange) in zip(*_by_book(messages), strict=True)
-    }
+
+def _book_rows(places: Iterable[BookPlace], tables: Mapping[int, pa.Table]) -> list[BookRows]:
+    return [BookRows(each.exchange, _read_rows(each.of(tables[each.table]))) for each in places]
 
 
 def _messages_in(path: Path) -> pa.Table:
@@ -572,7 +656,7 @@ def _read_rows(messages: pa.Table) -> pa.Table:
 
 def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     """Yield the row groups of a book: from a keyframe to another."""
-    kinds = rows["kind"].combine_chunks()
+    kinds = joined_array(rows["kind"])
     keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
     bids, asks = (levels_of(rows[side])[0] for side in ("bids", "asks"))
     start = size = 0
@@ -585,25 +669,62 @@ def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
 
 
 def _read_book(
-    files: FileStore, path: PurePosixPath, start_us: int | None, end_us: int
-) -> dict[str, pa.Table]:
-    """Return the row groups that were received in this time, by exchange.
+    files: FileStore,
+    exchange: str,
+    sizes: Mapping[str, int],
+    start_us: int | None,
+    end_us: int,
+) -> list[BookRows]:
+    """Return the row groups of a book's files, in order, that were received in this time.
+
+    Without a start, files before the last keyframe are not read.
+    """
+    found: list[BookRows] = []
+    for path, size in sorted(sizes.items(), reverse=True):
+        rows = _read_row_groups(files, path, size, partial(_wanted, start_us, end_us))
+        found.insert(0, BookRows(exchange, rows, path))
+        if start_us is None and len(found) < len(sizes) and _has_keyframe(rows, end_us):
+            break
+    return found
+
+
+def _read_row_groups(
+    files: FileStore, path: str, size: int, wanted: Callable[[pq.FileMetaData], list[int]]
+) -> pa.Table:
+    columns, texts = [*READ_COLUMNS], ["kind"]
+    if not files.remote:
+        file = pq.ParquetFile(files.open(path), read_dictionary=texts)
+        return file.read_row_groups(wanted(file.metadata), columns=columns, use_threads=False)
+    try:
+        fragment = files.fragment(path, size, texts)
+        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
+        return groups.to_table(columns=columns, use_threads=False)
+    except pa.ArrowInvalid:  # replaced by a longer one after it was listed
+        fragment = files.fragment(path, None, texts)
+        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
+        return groups.to_table(columns=columns, use_threads=False)
+
+
+def _wanted(start_us: int | None, end_us: int, metadata: pq.FileMetaData) -> list[int]:
+    """Return the row groups that were received in this time.
 
     Without a start it is the last of them, because every row group but the first of an hour begins
     with a keyframe.
     """
-    file = pq.ParquetFile(files.open(str(path)), read_dictionary=["kind"], pre_buffer=files.remote)
     place = SCHEMA.get_field_index("received")
-    wanted = []
-    for at in range(file.num_row_groups):
-        times = file.metadata.row_group(at).column(place).statistics
+    found = []
+    for at in range(metadata.num_row_groups):
+        times = metadata.row_group(at).column(place).statistics
         first, last = (round(each.timestamp() * 1_000_000) for each in (times.min, times.max))
         if first <= end_us and (start_us is None or last >= start_us):
-            wanted.append(at)
-    if start_us is None:
-        wanted = wanted[-1:]
-    rows = file.read_row_groups(wanted, columns=[*READ_COLUMNS], use_threads=False)
-    return {path.parent.name: rows}
+            found.append(at)
+    return found if start_us is not None else found[-1:]
+
+
+def _has_keyframe(rows: pa.Table, until_us: int) -> bool:
+    """Return whether a keyframe was received until a time."""
+    rows = rows.slice(0, bisect_right(integers(rows["received"], pa.int64()), until_us))
+    return TapeKind.KEYFRAME in bytes(codes(rows["kind"], KINDS))
 
 
 def _unseen(known: pa.Table, more: pa.Table) -> pa.Table:
@@ -618,7 +739,7 @@ def _unseen(known: pa.Table, more: pa.Table) -> pa.Table:
 def _joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Join tables of one book in order, without what an earlier one has."""
     joined, last = [], (-1, -1)
-    for table in tables:
+    for table in sorted((each for each in tables if len(each)), key=_first):
         runs, messages = (integers(table[name], pa.int64()) for name in ("run", "message"))
         start = bisect_left(runs, last[0])
         start = bisect_right(messages, last[1], start, bisect_right(runs, last[0], start))
@@ -626,3 +747,8 @@ def _joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
             joined.append(table.slice(start))
             last = runs[-1], messages[-1]
     return pa.concat_tables(joined or tables[:1], promote_options="permissive")
+
+
+def _first(rows: pa.Table) -> tuple[int, int]:
+    """Return run and message of the first of some rows."""
+    return rows["run"][0].as_py(), rows["message"][0].as_py()

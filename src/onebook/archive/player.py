@@ -51,11 +51,11 @@ class HistoryPlayer:
         exchanges: Collection[str] | None = None,
     ) -> None:
         self._folder = folder
-        self._hours = folder.hours()
+        self._hours = folder.hours(start_us or 0)
         if start_us is None:
             recorded = (folder.coverage([each]) for each in self._hours)
             start_us = next((each[0].start_us for each in recorded if each), 0)
-        covering(folder, hours_of(start_us, start_us), start_us)
+        covering(folder, folder.coverage(hours_of(start_us, start_us)), start_us)
         self.start_us = self.at_us = start_us  # everything received until `at_us` was applied
         self._end_us = NOW if end_us is None else end_us
         self.books = Books()
@@ -126,7 +126,7 @@ class HistoryPlayer:
         """Return the recorded time that continues or follows this moment, at most to an hour."""
         first = self.at_us // HOUR_US * HOUR_US
         if not self._hours or self._hours[-1] <= first:
-            self._hours = self._folder.hours()
+            self._hours = self._folder.hours(first)
         for hour_us in self._hours:
             if hour_us < first:
                 continue

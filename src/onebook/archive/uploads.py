@@ -1,7 +1,8 @@
 """Copies closed hours from a folder to a store, in the order of the proof's chain.
 
 The last entry in the store says what the store has, so that an interrupted upload continues and no
-hour is marked as copied in two places.
+hour is marked as copied in two places. Readers find an hour by its manifest or its coverage, which
+are copied after its books.
 """
 
 from collections.abc import Callable, Collection
@@ -48,7 +49,8 @@ class Uploader:
         copied = 0
         for entry in entries:
             if entry.hour_us is not None and latest[entry.hour_us] == entry.number:
-                for path in sorted(FileStore(self._folder).files(entry.folder)):
+                paths = FileStore(self._folder).files(entry.folder)
+                for path in sorted(paths, key=lambda each: (each.count("/"), each), reverse=True):
                     if cancelled():
                         return copied
                     self.store.copy_from(self._folder, path)

@@ -8,7 +8,8 @@
                 print(view.problem or view.stale_exchanges)
 
 `Onebook` is the same without asyncio; its `watch` streams only books. The package imports nothing
-from the server. Code shared with the library is in `onebook.orderbook`.
+from the server. Code shared with the library is in `onebook.orderbook` and, for binary updates,
+`onebook.core`.
 """
 
 from importlib import import_module

@@ -1,14 +1,11 @@
 """The book of a view with binary updates (`onebook.proto`), with exact numbers. No I/O.
 
-A book keeps integers. Decimals are made when a level is read, and decimal texts for the checksum.
+`onebook.core` keeps its levels; what else can be requested is read here.
 """
 
-import zlib
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onebook.client.failures import PROTOCOL_ERROR, Unavailable
 from onebook.client.shapes import exact, transferable_of
@@ -16,31 +13,20 @@ from onebook.crossings import Crossing, CrossingReport
 from onebook.fill import AMOUNT, BUY, NOTIONAL, SELL, Direction, Fill, FillPart
 from onebook.orderbook import (
     EXACT,
-    BookLevel,
     BookTimes,
     ConversionReport,
     ExchangeTimes,
     LayerTimes,
-    NetLevel,
 )
 from onebook.routes import Route, RoutePart
 
-CHECKSUM_LEVELS = 25
-NAMES_KEPT_MAX = 10_000  # combinations of exchanges of one view
-TEXTS_KEPT_MAX = 10_000  # of prices of one view
+if TYPE_CHECKING:
+    from onebook.core import PackedLevels
+
 PERCENT_DECIMALS = 4  # of the spread
-SCALE_MAX = 40  # decimals; a service sends at most 18, and those of a fee
 TIME_US_MAX = 253_402_300_799_999_999  # the end of the year 9999
 FILL_FIGURES, ROUTE_FIGURES = 5, 10
 PHASES = ("ended", "began", "changed", "lasts")
-
-
-class Scales(NamedTuple):
-    """Decimals of the numbers of a view: of prices, amounts, and prices before fees."""
-
-    price: int
-    amount: int
-    gross: int
 
 
 def decode(frame: bytes) -> Any:
@@ -65,104 +51,32 @@ def broken(fault: str) -> Unavailable:
     return Unavailable(PROTOCOL_ERROR, f"The service sent an invalid binary update: it {fault}.")
 
 
-class PackedRow:
-    """One level as integers, and what was made of it: a level for clients, the checksum's text."""
-
-    __slots__ = ("amount", "bits", "gross", "key", "level", "parts", "text")
-
-    def __init__(
-        self, key: int, amount: int, bits: int, parts: Sequence[int], gross: Sequence[int]
-    ) -> None:
-        self.key = key  # the price times the sign of its side
-        self.amount = amount
-        self.bits = bits
-        self.parts = parts
-        self.gross = gross
-        self.level: BookLevel | None = None
-        self.text = ""
-
-
-class PackedSide:
-    """The levels of one side, best first, by integer prices."""
-
-    __slots__ = ("keys", "rows", "sign")
-
-    def __init__(self, sign: int) -> None:
-        self.sign = sign  # prices rise with 1, fall with -1
-        self.keys: list[int] = []  # prices times the sign, sorted
-        self.rows: list[PackedRow] = []
-
-    def clear(self) -> None:
-        """Remove all levels."""
-        self.keys, self.rows = [], []
-
-
 class PackedState(NamedTuple):
     """A book at one moment, which later updates do not change."""
 
-    book: "PackedBook"
-    bids: list[PackedRow]
-    asks: list[PackedRow]
-    scales: Scales
-    time_us: int
-
-    def levels(self, rows: Sequence[PackedRow]) -> list[BookLevel]:
-        """The levels of a side as clients see them, each made once."""
-        self._make_levels([row for row in rows if row.level is None])
-        return [row.level for row in rows]  # type: ignore[misc]
-
-    def best(self, rows: Sequence[PackedRow]) -> BookLevel | None:
-        """The first level of a side."""
-        return self.levels(rows[:1])[0] if rows else None
+    levels: "PackedLevels"
+    time_us: int  # since 1970
 
     def stats(self) -> dict[str, Any]:
         """Compute `market_stats`, as the service does."""
-        price_scale, amount_scale, _ = self.scales
-        bid = -self.bids[0].key if self.bids else None
-        ask = self.asks[0].key if self.asks else None
+        price_scale, amount_scale = self.levels.price_scale, self.levels.amount_scale
+        bid, ask, bid_amount, ask_amount, members = self.levels.summary()
         spread = percent = mid = None
         if bid is not None and ask is not None:
             spread = number_of(ask - bid, price_scale)
             percent = number_of(_percent(ask - bid, bid + ask), PERCENT_DECIMALS)
             mid = number_of((bid + ask) * 5, price_scale + 1)
-        totals = [
-            number_of(sum([row.amount for row in side]), amount_scale) if side else None
-            for side in (self.bids, self.asks)
-        ]
-        members = 0
-        for side in (self.bids, self.asks):
-            for row in side:
-                members |= row.bits
         return {
             "best_bid": None if bid is None else number_of(bid, price_scale),
             "best_ask": None if ask is None else number_of(ask, price_scale),
             "spread": spread,
             "spread_percent": percent,
             "mid_price": mid,
-            "total_bid_volume": totals[0],
-            "total_ask_volume": totals[1],
-            "participating_exchanges": members.bit_count(),
+            "total_bid_volume": None if bid is None else number_of(bid_amount, amount_scale),
+            "total_ask_volume": None if ask is None else number_of(ask_amount, amount_scale),
+            "participating_exchanges": members,
             "crossed": bid is not None and ask is not None and bid >= ask,
         }
-
-    def _make_levels(self, rows: Iterable[PackedRow]) -> None:
-        """Make the levels of rows that have none."""
-        price_scale, amount_scale, gross_scale = self.scales
-        names_of = self.book.names_of
-        for row in rows:
-            if row.text:  # the checksum needed it; it is read faster than integers
-                price, _, amount = row.text.partition(":")
-                numbers = Decimal(price), Decimal(amount)
-            else:
-                numbers = number_of(abs(row.key), price_scale), number_of(row.amount, amount_scale)
-            parts = (
-                tuple([number_of(part, amount_scale) for part in row.parts]) if row.parts else ()
-            )
-            level = _level((*numbers, names_of(row.bits), parts))
-            if row.gross:
-                level = NetLevel(*level)
-                level.gross = tuple([number_of(each, gross_scale) for each in row.gross])
-            row.level = level
 
 
 class PackedBook:
@@ -170,39 +84,37 @@ class PackedBook:
 
     def __init__(self, table: Sequence[str] = ()) -> None:
         self._table = tuple(table)
-        self._names: dict[int, tuple[str, ...]] = {}  # by bits
-        self._prices: dict[int, str] = {}  # texts by keys, at the present scale
-        self._scales = Scales(0, 0, 0)
-        self._bids, self._asks = PackedSide(-1), PackedSide(1)
-        self.time_us = 0  # of the last update, since 1970
+        self._levels: PackedLevels | None = None
+        self._time_us = 0  # of the last update, since 1970
 
-    def apply(self, update: Any) -> bool:
-        """Apply an update; return whether the book has its checksum.
+    def apply(self, update: Any) -> PackedState:
+        """Apply an update; return the book.
 
         Raises:
             Unavailable: The update is invalid.
         """
-        if update.HasField("elapsed_us"):
-            self.time_us += update.elapsed_us
-        else:
-            self.time_us = update.time_us
-            self._rescale(Scales(update.price_scale, update.amount_scale, update.gross_scale))
-            self._bids.clear()
-            self._asks.clear()
-        if not 0 <= self.time_us <= TIME_US_MAX:
+        from onebook.core import LevelError, PackedLevels  # when needed, as in `decode`
+
+        changed = update.HasField("elapsed_us")
+        self._time_us = self._time_us + update.elapsed_us if changed else update.time_us
+        if not 0 <= self._time_us <= TIME_US_MAX:
             raise broken("has an impossible time")
-        self._read(self._bids, update.bids, update.bid_parts, update.bid_gross)
-        self._read(self._asks, update.asks, update.ask_parts, update.ask_gross)
-        return not update.HasField("checksum") or update.checksum == self.checksum()
-
-    def state(self) -> PackedState:
-        """The present book."""
-        return PackedState(self, self._bids.rows[:], self._asks.rows[:], self._scales, self.time_us)
-
-    def checksum(self) -> int:
-        """The checksum of `BookView.checksum`."""
-        best = self._bids.rows[:CHECKSUM_LEVELS] + self._asks.rows[:CHECKSUM_LEVELS]
-        return zlib.crc32(":".join([row.text or self._text(row) for row in best]).encode())
+        levels = self._levels if changed else None
+        try:
+            if levels is None:
+                scales = update.price_scale, update.amount_scale, update.gross_scale
+                levels = PackedLevels(self._table, *scales)
+            self._levels = levels.apply(
+                update.bids[:],
+                update.asks[:],
+                update.bid_parts[:],
+                update.ask_parts[:],
+                update.bid_gross[:],
+                update.ask_gross[:],
+            )
+        except LevelError as error:
+            raise broken(str(error)) from None
+        return PackedState(self._levels, self._time_us)
 
     def names(self, positions: Sequence[int]) -> list[str]:
         """Return the exchanges at these positions of the table.
@@ -214,15 +126,6 @@ class PackedBook:
             return [self._table[at] for at in positions]
         except IndexError:
             raise broken("names an exchange that is not in its table") from None
-
-    def names_of(self, bits: int) -> tuple[str, ...]:
-        """Return the exchanges of a level."""
-        names = self._names.get(bits)
-        if names is None:
-            names = tuple([name for at, name in enumerate(self._table) if bits >> at & 1])
-            if len(self._names) < NAMES_KEPT_MAX:
-                self._names[bits] = names
-        return names
 
     def extras(self, update: Any) -> dict[str, Any]:
         """Read what was requested besides levels, by the names of `BookView`.
@@ -252,69 +155,6 @@ class PackedBook:
         except ValueError:
             raise broken("has lists of different lengths, or an invalid number") from None
         return found
-
-    def _rescale(self, scales: Scales) -> None:
-        if max(scales) > SCALE_MAX:
-            raise broken(f"has numbers of {max(scales)} decimals")
-        if scales != self._scales:
-            self._scales = scales
-            self._prices.clear()
-
-    def _read(
-        self,
-        side: PackedSide,
-        numbers: Sequence[int],
-        parts: Sequence[int],
-        gross: Sequence[int],
-    ) -> None:
-        """Apply the levels of a side, of two or three numbers each."""
-        if not numbers:
-            return
-        keys, rows, known = side.keys, side.rows, 1 << len(self._table)
-        split = bool(parts or gross)
-        own: Sequence[int] = ()
-        before: Sequence[int] = ()
-        stops = at = place = 0
-        key = -2 * numbers[0] if side.sign < 0 else 0  # so that its first step leads to the price
-        rest = iter(numbers[:])  # a list, which iterates faster
-        try:
-            for step in rest:
-                key += step
-                place = bisect_left(keys, key, place)
-                found = place < len(keys) and keys[place] == key
-                amount = next(rest)
-                if not amount:
-                    if found:
-                        del keys[place], rows[place]
-                    continue
-                bits = next(rest)
-                if bits >= known:
-                    raise broken("names an exchange that is not in its table")
-                if split:
-                    stops = at + bits.bit_count()
-                    own, before = parts[at:stops], gross[at:stops]
-                    at = stops
-                row = PackedRow(key, amount, bits, own, before)
-                if found:
-                    rows[place] = row
-                else:
-                    keys.insert(place, key)
-                    rows.insert(place, row)
-        except StopIteration:
-            raise broken("has a level that is cut off") from None
-        if side.sign < 0 < key:
-            raise broken("has a negative price")
-        if any(len(each) not in (0, at) for each in (parts, gross)):
-            raise broken("has more or fewer amounts than exchanges")
-
-    def _text(self, row: PackedRow) -> str:
-        price = self._prices.get(row.key)
-        if price is None:
-            price = text_of(abs(row.key), self._scales.price)
-            if len(self._prices) < TEXTS_KEPT_MAX:
-                self._prices[row.key] = price
-        row.text = f"{price}:{text_of(row.amount, self._scales.amount)}"
-        return row.text
 
     # What may be requested
 
@@ -443,15 +283,6 @@ def number_of(mantissa: int, scale: int) -> Decimal:
     return Decimal(mantissa).scaleb(-scale, EXACT) if scale else Decimal(mantissa)
 
 
-def text_of(mantissa: int, scale: int) -> str:
-    """Return a positive integer at a scale as decimal text without trailing zeros."""
-    if not scale:
-        return str(mantissa)
-    digits = str(mantissa).zfill(scale + 1)
-    fraction = digits[-scale:].rstrip("0")
-    return f"{digits[:-scale]}.{fraction}" if fraction else digits[:-scale]
-
-
 def _percent(spread: int, twice_mid: int) -> int:
     """Return the spread in percent of the mid, rounded half up away from zero."""
     scaled = abs(spread) * 2 * 100 * 10**PERCENT_DECIMALS
@@ -460,4 +291,3 @@ def _percent(spread: int, twice_mid: int) -> int:
 
 
 _ZERO = Decimal(0)
-_level = partial(tuple.__new__, BookLevel)  # half the time of BookLevel()

@@ -11,7 +11,7 @@ from decimal import Decimal
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from onebook.client.packed import CHECKSUM_LEVELS, PackedBook, PackedState
+from onebook.client.packed import PackedBook, PackedState
 from onebook.client.shapes import transferable_of
 from onebook.clock import iso_us
 from onebook.crossings import Crossing, CrossingReport
@@ -39,6 +39,7 @@ from onebook.orderbook import (
 )
 from onebook.routes import Route, RoutePart
 
+CHECKSUM_LEVELS = 25  # `core.CHECKSUM_LEVELS`
 LAYERS = ("top", "depth")
 MADE_WHEN_READ = ("bids", "asks", "market_stats", "timestamp")  # unset by a binary update
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
@@ -158,8 +159,7 @@ class BookView(OrderBookState):
         elif name == "timestamp":
             self.timestamp = iso_us(state.time_us)
         else:
-            sides = state.levels(state.bids), state.levels(state.asks)
-            self.bids, self.asks = ViewSide.pair(*sides)
+            self.bids, self.asks = ViewSide.pair(state.levels.levels(0), state.levels.levels(1))
             self._made += ("bids", "asks")
             return getattr(self, name)
         self._made += (name,)
@@ -184,14 +184,14 @@ class BookView(OrderBookState):
     def best_bid(self) -> BookLevel | None:
         """The highest bid; None if there are no bids."""
         if self._packed is not None:
-            return self._packed.best(self._packed.bids)
+            return self._packed.levels.best(0)
         return self.bids[0] if self.bids else None
 
     @property
     def best_ask(self) -> BookLevel | None:
         """The lowest ask; None if there are no asks."""
         if self._packed is not None:
-            return self._packed.best(self._packed.asks)
+            return self._packed.levels.best(1)
         return self.asks[0] if self.asks else None
 
     @property
@@ -305,8 +305,7 @@ class BookView(OrderBookState):
         changed = update.HasField("elapsed_us")
         if changed and update.update_number != self.update_number + 1:
             return False
-        valid = book.apply(update)
-        self._packed = book.state()
+        self._packed = book.apply(update)
         for name in self._made:
             delattr(self, name)
         self._made = ()
@@ -317,7 +316,7 @@ class BookView(OrderBookState):
             setattr(self, name, value)
         self.update_number = update.update_number
         self.skipped = update.skipped
-        return valid
+        return not update.HasField("checksum") or update.checksum == self._packed.levels.checksum()
 
     def lose(self, problem: BookProblem) -> None:
         """Invalidate the view until the next full update."""

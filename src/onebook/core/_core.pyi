@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape, TapeColumns
+from onebook.orderbook import BookLevel
 
 class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
@@ -43,6 +44,12 @@ class BookTape:
     def __init__(self, read_time: Callable[[int | str], int], rows_max: int) -> None: ...
     def swap(self, read: BookTape | None = ...) -> BookTape: ...
     def columns(self, first: int, offset_us: int, last_us: int, end_us: int) -> TapeColumns: ...
+
+class TapeMerger:
+    """Messages of several tapes, copied in any order."""
+
+    def __init__(self, parts: Sequence[Sequence[Any]]) -> None: ...
+    def columns(self, order: Any) -> TapeColumns: ...
 
 class TapePlayer:
     """Messages of one book as columns of integers, to be played into a `Book`."""
@@ -94,6 +101,28 @@ class Packer:
     def scales(self) -> tuple[int, int] | None: ...
     def changes(self, number: int, elapsed_us: int, rest: bytes) -> bytes | None: ...
     def whole(self, number: int, time_us: int, rest: bytes, *, checked: bool) -> bytes | None: ...
+
+class PackedLevels:
+    """The levels of a view at one moment, made by its binary updates."""
+
+    price_scale: int
+    amount_scale: int
+    def __init__(
+        self, names: Sequence[str], price_scale: int, amount_scale: int, gross_scale: int
+    ) -> None: ...
+    def apply(
+        self,
+        bids: list[int],
+        asks: list[int],
+        bid_parts: list[int],
+        ask_parts: list[int],
+        bid_gross: list[int],
+        ask_gross: list[int],
+    ) -> PackedLevels: ...
+    def checksum(self) -> int: ...
+    def levels(self, side: int) -> list[BookLevel]: ...
+    def best(self, side: int) -> BookLevel | None: ...
+    def summary(self) -> tuple[int | None, int | None, int, int, int]: ...
 
 class Conversion:
     """Converts the books of some members into another quote currency."""

@@ -6,12 +6,13 @@ Code without Python objects is in C headers, each declared in a `.pxd`: `_levels
 prints numbers, `_packed.h` packs them, `_exact.h` subtracts them. This file has `Book`;
 `_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame, `_tape.pxi` records
 and plays what books apply, `_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON
-and `_packed.pxi` as protobuf, `_conversion.pxi` converts books into another currency
-(`_conversion.h`), and `_canonical.pxi` formats the numbers of account records. The interface is
-documented in `_core.pyi` and `types`.
+and `_packed.pxi` as protobuf, which `_unpacked.pxi` decodes for clients, `_conversion.pxi` converts
+books into another currency (`_conversion.h`), and `_canonical.pxi` formats the numbers of account
+records. The interface is documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
+from decimal import Decimal
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +22,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport llrint
 from libc.stdint cimport (
-    INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+    INT32_MAX, INT64_MAX, INT64_MIN, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t,
+    uint64_t,
 )
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
@@ -60,15 +62,18 @@ from msgspec.structs import replace
 
 from onebook.core.reference.conversion import converted_decimals, converted_side, rates_of
 from onebook.core.reference.text import decimal_text
+from onebook.core.reference.unpacked import CUT_OFF, NEGATIVE, TOO_HIGH, UNEVEN, UNKNOWN
 from onebook.core.reference.view import MergedLevel as ReferenceLevel
 from onebook.core.reference.view import MergedState as ReferenceState
 from onebook.core.reference.view import View as ReferenceView
 from onebook.core.reference.view import view_depth, view_fees, view_names, view_step, view_within
 from onebook.core.types import (
-    ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape, TapeColumns,
+    ABSURD, CROSSED, NAMES_KEPT_MAX, PAIRS, UNPACKED_SCALE_MAX, ChecksumLayout, LevelError, Levels,
+    LevelShape, TapeColumns,
 )
 from onebook.core.types import ABSURD_FACTOR as _ABSURD_FACTOR
 from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
+from onebook.orderbook import BookLevel, NetLevel
 
 cdef enum:
     CHECKSUM_LEVELS = 25
@@ -84,6 +89,7 @@ cdef enum:
 cdef uint64_t last_version = 0  # of any book
 cdef double ABSURD_TIMES = _ABSURD_FACTOR
 cdef int LEVELS_LIMIT = _LEVELS_MAX
+cdef object tuple_new = tuple.__new__
 
 include "_facts.pxi"
 include "_read.pxi"
@@ -691,4 +697,5 @@ include "_canonical.pxi"
 include "_merged.pxi"
 include "_view.pxi"
 include "_packed.pxi"
+include "_unpacked.pxi"
 include "_conversion.pxi"

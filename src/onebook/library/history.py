@@ -73,7 +73,7 @@ def history(
     if not proof:
         return update
     try:
-        proven = files.proof(past.hours, symbol, found)
+        proven = files.proof(past.hours, past.files)
     except LookupError as error:
         raise HistoryMissing(str(error)) from None
     return replace(update, proof={"symbol": symbol, "at": iso_us(at_us), **proven})

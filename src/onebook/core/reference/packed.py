@@ -67,7 +67,8 @@ class Packer:
     def _levels(self, sides: MergedState) -> bytes | None:
         """Return the fields of both sides; None if a number is too large."""
         lists = [self._lists(side, at) for at, side in enumerate(sides)]
-        if any(number >> BITS for side in lists for numbers in side for number in numbers):
+        prices = [level.price // self._view.price_unit for side in sides for level in side]
+        if any(number >> BITS for numbers in (prices, *lists[0], *lists[1]) for number in numbers):
             return None
         return b"".join(
             field(at + side, b"".join(map(varint, numbers)))

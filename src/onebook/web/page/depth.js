@@ -12,6 +12,7 @@ import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { inksOf } from "./colour.js";
 import { decimals, short, signed, stepFrom, texts } from "./format.js";
 import { Part } from "./part.js";
+import { radios } from "./radios.js";
 import { Sight } from "./sight.js";
 import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
@@ -28,17 +29,16 @@ const INKS = ["--card", "--line", "--soft", "--unknown", "--bid", "--bid-bar", "
 const TICK = 5; // CSS pixels of a horizon mark
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
-let made = 0;
 
 /** The options of a view whose levels cover a range; returns the current options, `before`, while they fit it. */
-export function reaching(range, mid, before = null) {
+export function reaching(range, mid, before = null, bins = BINS) {
   const all = range === "all";
   const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
   if (before) {
     const spare = (Number(before.group) * before.depth) / wide;
     if (spare >= 1 && spare <= SPARE_MAX) return before;
   }
-  const group = stepFrom(wide / (all ? LEVELS_MAX : BINS));
+  const group = stepFrom(wide / (all ? LEVELS_MAX : bins));
   return { group, depth: Math.min(LEVELS_MAX, Math.ceil((SPARE * wide) / Number(group)) + 1) };
 }
 
@@ -89,15 +89,9 @@ export class Depth {
   }
 
   #offer(box, changed) {
-    const name = `range-${(made += 1)}`;
-    for (const value of RANGES) {
-      const label = document.createElement("label");
-      const input = Object.assign(document.createElement("input"), { type: "radio", name, value, checked: value === this.#range });
-      label.append(input, value === "all" ? value : `${value} %`);
-      box.append(label);
-    }
-    box.addEventListener("change", ({ target }) => {
-      this.#range = target.value;
+    const choices = RANGES.map((value) => [value, value === "all" ? value : `${value} %`]);
+    radios(box, choices, this.#range, (range) => {
+      this.#range = range;
       this.#zoom = null;
       this.#draw();
       this.#report();

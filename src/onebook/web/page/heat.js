@@ -1,5 +1,6 @@
-// The heat map of liquidity: price x time x amount over the last minutes, with the best bid and ask as lines. Marks
-// along the time axis show where the market was crossed, exchanges were lost, and prices were withdrawn.
+// The heat map of liquidity: price x time x amount over the last minutes, or up to a day before a past moment, with the
+// best bid and ask as lines. Marks along the time axis show where the market was crossed, exchanges were lost, and prices
+// were withdrawn.
 //
 // Each second is one column of a hidden canvas (`ring`), painted once and again with each update in that second;
 // the visible canvas is a copy of it in at most two pieces. The ring is repainted only if its prices, colours or size
@@ -7,7 +8,7 @@
 
 import { inksOf } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
-import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./liquidity.js";
+import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, RANGE_MAX_PERCENT, stepOf } from "./liquidity.js";
 import { Sight } from "./sight.js";
 import { mark, write } from "./write.js";
 
@@ -27,7 +28,12 @@ const LABEL_EVERY = 36;
 const DRAW_EVERY_MS = 400; // minimum, because a column is a second and a canvas costs more than its new pixels
 const SAY_EVERY_MS = 5_000; // interval of the text alternative
 const HINT = "Point at a cell or use the arrow keys; + and − change the time.";
+const PAST_HINT = "Drag to move in time; double-click or Enter goes to the crosshair.";
 const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
+const PAST_KEYS = "Page up and page down go back and forth in time, Enter goes to the moment of the crosshair.";
+const PAGE = 1 / 4; // of the time shown
+const DAY_MS = 86_400_000;
+const DATED = { weekday: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
 export class Heat {
   liquidity = new Liquidity();
@@ -59,12 +65,21 @@ export class Heat {
   #percent = null; // the range, as `Liquidity` has it
   #live = this.liquidity; // kept while the past is shown
   #originMs = performance.timeOrigin; // when column 0 began
-  #end = () => "now"; // the time of the newest column on the axis
+  #past = false;
+  #newestMs = 0; // the end of the newest column of the past
+  #middle = null; // the price in the middle of a past that was read as a whole; null: the last mid
+  #said = ""; // a sentence before the legend
+  #grip = null; // {x, pointerId} of a drag
+  #dragged = 0; // columns
   #drawnMs = -Infinity;
   #sight;
 
-  /** `text` describes the cell that is pointed at, `spoken` the same for keyboard users. */
-  constructor(element, text, spoken, range = "all") {
+  /**
+   * `text` describes the cell that is pointed at, `spoken` the same for keyboard users. In the past, `chosen(timeMs)` is
+   * called with the moment that the user goes to, and `zoomed(further)` when another time is to be shown.
+   */
+  constructor(element, text, spoken, range = "all", { chosen, zoomed } = {}) {
+    Object.assign(this, { chosen, zoomed });
     this.range = range;
     this.#element = element;
     this.#text = text;
@@ -76,8 +91,11 @@ export class Heat {
     const recolour = () => ((this.#inks = null), this.#repaint());
     addEventListener("themechange", recolour);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-    element.addEventListener("pointermove", (event) => this.#point(event.offsetX, event.offsetY));
-    element.addEventListener("pointerdown", (event) => this.#point(event.offsetX, event.offsetY));
+    element.addEventListener("pointermove", (event) => this.#drag(event) || this.#point(event.offsetX, event.offsetY));
+    element.addEventListener("pointerdown", (event) => this.#grasp(event));
+    element.addEventListener("pointerup", (event) => this.#drop(event));
+    element.addEventListener("pointercancel", (event) => this.#drop(event));
+    element.addEventListener("dblclick", () => this.#goToCursor());
     element.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && this.#move(null));
     element.addEventListener("keydown", (event) => this.#key(event));
   }
@@ -123,17 +141,46 @@ export class Heat {
     this.#draw();
   }
 
-  /** Show the time before a past moment, empty at first, from `originMs` on; without one, show the present again. */
-  turn(originMs = null) {
-    const past = originMs !== null;
-    this.liquidity = past ? new Liquidity(this.#bins || undefined, Infinity) : this.#live;
+  /**
+   * Show the time before a past moment, empty at first, from `originMs` on, in columns of `columnMs`; without one, show the
+   * present again.
+   */
+  turn(originMs = null, columnMs = COLUMN_MS) {
+    this.#past = originMs !== null;
+    this.liquidity = this.#past ? new Liquidity(this.#bins || undefined, Infinity, columnMs) : this.#live;
     this.liquidity.percent = this.#percent;
     this.#originMs = originMs ?? performance.timeOrigin;
-    this.#end = past ? () => this.#time(this.liquidity.last, { hour12: false }) : () => "now";
-    this.#cursor = this.#far = null;
+    this.#cursor = this.#far = this.#middle = this.#grip = null;
+    this.#newestMs = this.#dragged = 0;
+    this.#said = "";
     this.#saidMs = this.#drawnMs = -Infinity;
     write(this.#text, "");
     this.#repaint();
+  }
+
+  /**
+   * Replace all columns until a past moment: each is {book, left}, null if it was not recorded, or undefined if it was not
+   * read. `unit` is the step of the levels, `said` a sentence about what is missing.
+   */
+  replace(columns, endMs, unit, said) {
+    const { liquidity } = this;
+    liquidity.clear();
+    const mids = columns.map((each) => each?.book.stats.mid_price).filter((mid) => mid != null);
+    const [low, high] = [Math.min(...mids), Math.max(...mids)];
+    this.#middle = mids.length ? (low + high) / 2 : null;
+    // The whole way of the price is shown, with the range on each side.
+    if (mids.length) liquidity.percent = (this.#percent ?? RANGE_MAX_PERCENT) + (50 * (high - low)) / this.#middle;
+    liquidity.begin(0);
+    columns.forEach((each, at) => {
+      const timeMs = at * liquidity.columnMs;
+      if (each) liquidity.add(each.book, each.left, timeMs, unit);
+      else liquidity.skip(timeMs, each === null ? OUTAGE : 0);
+    });
+    this.#newestMs = this.since(endMs);
+    this.#said = said;
+    this.#stale = true;
+    this.#painted.column = -1;
+    if (!said) this.#saidMs = -Infinity;
   }
 
   /** Milliseconds of a time in the columns that are shown. */
@@ -141,19 +188,40 @@ export class Heat {
     return timeMs - this.#originMs;
   }
 
-  #time(column, options = {}) {
-    return new Date(this.#originMs + column * COLUMN_MS).toLocaleTimeString([], options);
+  /** The time of a column: its end, because that is when the market had its book; of a second, its begin. */
+  #time(column) {
+    const { columnMs } = this.liquidity;
+    return this.#clock(columnMs === COLUMN_MS ? column * columnMs : this.#endOf(column));
+  }
+
+  #endOf(column) {
+    return Math.min((column + 1) * this.liquidity.columnMs, this.#newestMs);
+  }
+
+  #clock(ms, options = {}) {
+    const time = new Date(this.#originMs + ms);
+    return this.span * this.liquidity.columnMs >= DAY_MS ? time.toLocaleString([], { ...DATED, ...options }) : time.toLocaleTimeString([], options);
+  }
+
+  /** The time of the newest column on the axis. */
+  #end() {
+    return this.#past ? this.#clock(this.#newestMs, { hour12: false }) : "now";
   }
 
   /** Add a book without drawing it, as one of many. */
   fill(book, left, nowMs, unit) {
-    this.liquidity.add(book, left, nowMs, unit);
+    const { liquidity } = this;
+    liquidity.add(book, left, nowMs, unit);
+    this.#newestMs = nowMs;
     this.#stale = true;
+    const off = this.#middle === null ? 0 : liquidity.bin(liquidity.mid(liquidity.last)) - liquidity.bin(this.#middle);
+    if (Math.abs(off) > this.#bins / 2) this.#middle = null; // a play has left the prices shown
   }
 
   /** Continue the last book until a time. */
   until(nowMs) {
     this.liquidity.advance(nowMs);
+    this.#newestMs = nowMs;
     this.#stale = true;
   }
 
@@ -181,7 +249,7 @@ export class Heat {
   #say(nowMs) {
     if (nowMs - this.#saidMs < SAY_EVERY_MS) return;
     this.#saidMs = nowMs;
-    mark(this.#element, "aria-label", `Heat map of liquidity. ${this.summary()} ${KEYS}`);
+    mark(this.#element, "aria-label", `Heat map of liquidity. ${this.summary()} ${KEYS} ${this.#past ? PAST_KEYS : ""}`.trim());
     if (!this.#cursor) write(this.#text, this.#legend());
   }
 
@@ -256,8 +324,8 @@ export class Heat {
   /** Keep the market in the middle of the visible prices; true if they have moved. */
   #centre() {
     const { liquidity } = this;
-    const mid = liquidity.mid(liquidity.last);
-    if (liquidity.first < 0 || !(mid > 0)) return false;
+    const mid = this.#middle ?? liquidity.mid(liquidity.last);
+    if (liquidity.first < 0 || !(mid > 0) || !liquidity.step) return false;
     const off = liquidity.bin(mid) - (this.#lowest + this.#bins / 2);
     const changed = this.#painted.revision !== liquidity.revision;
     if (Math.abs(off) <= MIDDLE * this.#bins && !changed) return false;
@@ -312,7 +380,8 @@ export class Heat {
 
   /** The number of visible columns. */
   get span() {
-    const { first, last } = this.liquidity;
+    const { first, last, columnMs } = this.liquidity;
+    if (columnMs !== COLUMN_MS) return last - first + 1;
     return this.#span ?? SPANS.find((each) => each > last - first) ?? SPANS.at(-1);
   }
 
@@ -326,26 +395,27 @@ export class Heat {
     if (liquidity.first < 0) return;
     context.imageSmoothingEnabled = width < span;
     const column = width / span;
-    const from = liquidity.last - span + 1;
-    for (let at = Math.max(from, 0); at <= liquidity.last;) {
+    const from = liquidity.last - span + 1 - this.#dragged;
+    const end = Math.min(liquidity.last, from + span - 1);
+    for (let at = Math.max(from, liquidity.last - COLUMNS + 1, 0); at <= end;) {
       const slot = at % COLUMNS;
-      const count = Math.min(COLUMNS - slot, liquidity.last - at + 1);
+      const count = Math.min(COLUMNS - slot, end - at + 1);
       context.drawImage(this.#ring, slot, 0, count, this.#bins, (at - from) * column, 0, count * column, height);
       at += count;
     }
-    for (const best of ["bid", "ask"]) this.#line(best, Math.max(from, liquidity.first), from, column);
+    for (const best of ["bid", "ask"]) this.#line(best, Math.max(from, liquidity.first), from, end, column);
     this.#marks(from, span, column);
     if (this.#cursor) this.#cross();
   }
 
   /** Draw the best price of a side across the columns; without a book the line has a gap. */
-  #line(best, first, from, width) {
+  #line(best, first, from, end, width) {
     const { liquidity } = this;
     const context = this.#context;
     const { height, bin } = this.#plot;
     context.beginPath();
     let drawn = false;
-    for (let at = first; at <= liquidity.last; at += 1) {
+    for (let at = first; at <= end; at += 1) {
       const price = liquidity[best](at);
       const y = height - (price / liquidity.step - this.#lowest) * bin;
       const known = y > 0 && y < height; // false for NaN
@@ -413,11 +483,13 @@ export class Heat {
       context.fillText(texts[at], left + 5 * scale, inside);
     });
     context.textBaseline = "alphabetic";
-    const parts = Math.min(5, Math.max(1, Math.floor(left / (70 * scale))));
+    const seconds = liquidity.columnMs / COLUMN_MS;
+    let parts = Math.min(5, Math.max(1, Math.floor(left / (70 * scale))));
+    if (seconds > 1) while (parts > 1 && ((this.#shown * seconds) / 60 / parts) % (this.#shown * seconds >= 7_200 ? 60 : 1)) parts -= 1; // whole hours or minutes
     for (let part = 0; part <= parts; part += 1) {
       const back = Math.round((this.#shown * (parts - part)) / parts);
       context.textAlign = part === 0 ? "left" : part === parts ? "right" : "center";
-      context.fillText(back ? `−${lasting(back)}` : this.#shownEnd, (left * part) / parts, this.#canvas.height - 4 * scale);
+      context.fillText(back ? `−${lasting(back * seconds)}` : this.#shownEnd, (left * part) / parts, this.#canvas.height - 4 * scale);
     }
     context.textAlign = "left";
   }
@@ -431,6 +503,46 @@ export class Heat {
       x: ((at + 0.5) * this.#plot.width) / this.span / this.#scale,
       y: (this.#plot.height - (bin - this.#lowest + 0.5) * this.#plot.bin) / this.#scale,
     };
+  }
+
+  /** Begin a drag, which goes back or forth in the past. */
+  #grasp(event) {
+    this.#point(event.offsetX, event.offsetY);
+    if (!this.#past || !event.isPrimary || event.button) return;
+    this.#grip = { x: event.clientX, pointerId: event.pointerId };
+    this.#element.setPointerCapture(event.pointerId);
+  }
+
+  /** Move the picture with the pointer; returns whether it was moved. */
+  #drag(event) {
+    if (event.pointerId !== this.#grip?.pointerId) return false;
+    const columns = Math.round(((event.clientX - this.#grip.x) * this.#scale * this.span) / this.#plot.width) || 0;
+    if (columns === this.#dragged) return columns !== 0;
+    this.#dragged = columns;
+    this.#cursor = null;
+    this.#show();
+    return true;
+  }
+
+  #drop({ type, pointerId }) {
+    if (pointerId !== this.#grip?.pointerId) return;
+    this.#grip = null;
+    if (!this.#dragged) return;
+    if (type === "pointerup") return this.#goTo(this.#newestMs - this.#dragged * this.liquidity.columnMs);
+    this.#dragged = 0;
+    this.#show();
+  }
+
+  /** Go to a moment of the past; the picture stays where it was dragged until that moment is shown. */
+  #goTo(ms) {
+    write(this.#spoken, `Going to ${this.#clock(ms)}`);
+    this.chosen?.(this.#originMs + ms);
+  }
+
+  #goToCursor() {
+    if (!this.#past || !this.#cursor) return;
+    const column = this.liquidity.last - this.#cursor.back;
+    this.#goTo(Math.min(this.#endOf(column), this.#newestMs));
   }
 
   #point(x, y) {
@@ -468,14 +580,24 @@ export class Heat {
       "+": () => this.#spanTo(-1),
       "-": () => this.#spanTo(1),
       Escape: () => this.#move(null),
+      ...(this.#past && {
+        PageUp: () => this.#goTo(this.#newestMs - this.#page),
+        PageDown: () => this.#goTo(this.#newestMs + this.#page),
+        Enter: () => this.#goToCursor(),
+      }),
     }[event.key];
     if (!act) return;
     event.preventDefault();
     act();
   }
 
+  get #page() {
+    return Math.ceil(this.span * PAGE) * this.liquidity.columnMs;
+  }
+
   #spanTo(further) {
     const at = SPANS.indexOf(this.span) + further;
+    if (this.#past && (this.liquidity.columnMs !== COLUMN_MS || at >= SPANS.length)) return this.zoomed?.(further);
     this.#span = SPANS[Math.max(0, Math.min(SPANS.length - 1, at))];
     this.#draw();
     write(this.#spoken, `The last ${lasting(this.#span)}`);
@@ -517,13 +639,15 @@ export class Heat {
 
   #without(column) {
     if (column < this.liquidity.first) return "before the first book";
-    return this.liquidity.flags(column) & OUTAGE ? "no prices" : "not watched";
+    const lost = this.liquidity.flags(column) & OUTAGE;
+    if (this.liquidity.columnMs !== COLUMN_MS) return lost ? "not recorded" : "not read";
+    return lost ? "no prices" : "not watched";
   }
 
   #legend() {
     const { liquidity } = this;
-    if (!liquidity.step || !liquidity.top) return "";
-    return `Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}. ${HINT}`;
+    if (!liquidity.step || !liquidity.top) return this.#said;
+    return `${this.#said} Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}. ${this.#past ? PAST_HINT : HINT}`.trim();
   }
 
   /** The text alternative: where most liquidity was, how the price moved, and what is marked. */
@@ -532,7 +656,9 @@ export class Heat {
     const { first, last, step } = liquidity;
     if (first < 0) return "No book yet.";
     const columns = Array.from({ length: last - first + 1 }, (_, at) => first + at).filter((each) => liquidity.has(each));
-    if (!columns.length) return "No prices in the last minutes.";
+    const seconds = liquidity.columnMs / COLUMN_MS;
+    const whole = lasting((seconds > 1 ? last - first + 1 : columns.length) * seconds);
+    if (!columns.length) return this.#past ? `No prices in the ${whole} before ${this.#end()}.` : "No prices in the last minutes.";
     const mids = columns.map((each) => liquidity.mid(each));
     const places = decimals([step], PRICE_DECIMALS_MAX);
     const price = (value) => fixed(value, places);
@@ -550,10 +676,12 @@ export class Heat {
     });
     const count = (flag) => columns.filter((each) => liquidity.flags(each) & flag).length;
     const crossed = count(CROSSED);
+    const missing = seconds > 1 ? last - first + 1 - columns.length : 0;
     const parts = [
-      `${this.#end() === "now" ? `The last ${lasting(columns.length)}` : `The ${lasting(columns.length)} before ${this.#end()}`}: the mid went from ${price(mids[0])} to ${price(mids.at(-1))}, between ${price(Math.min(...mids))} and ${price(Math.max(...mids))}`,
+      `${this.#past ? `The ${whole} before ${this.#end()}` : `The last ${whole}`}: the mid went from ${price(mids[0])} to ${price(mids.at(-1))}, between ${price(Math.min(...mids))} and ${price(Math.max(...mids))}`,
       ...most,
-      crossed ? `crossed in ${crossed} of ${columns.length} seconds` : "never crossed",
+      crossed ? `crossed in ${crossed} of ${columns.length} ${seconds > 1 ? "columns" : "seconds"}` : "never crossed",
+      ...(missing ? [`${missing} of ${last - first + 1} columns without a book`] : []),
       ...liquidity.events.slice(-3).map(({ text }) => text),
     ];
     return `${parts.join("; ")}.`;
@@ -561,6 +689,7 @@ export class Heat {
 }
 
 function lasting(seconds) {
+  if (seconds >= 3_600 && seconds % 3_600 === 0) return `${seconds / 3_600} h`;
   return seconds >= 60 && seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
 }
 

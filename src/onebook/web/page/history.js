@@ -56,6 +56,13 @@ export class History {
     this.#rebuild();
   }
 
+  /** Replace all points by [ms, mid, spread], the figures null if unknown. */
+  replace(points) {
+    this.#lines = [0, 1, 2].map((at) => points.map((point) => (at ? point[at] : (performance.timeOrigin + point[0]) / 1_000)));
+    this.#nextMs = -Infinity;
+    this.drawFilled();
+  }
+
   /** Interrupt the line between the last point and the next one. */
   gap(nowMs) {
     if (this.#lines[1].at(-1) == null) return; // no point, or a gap

@@ -1,18 +1,18 @@
-// Liquidity over time: the amount at each price in each second of the last ten minutes; does not access the document.
+// Liquidity over time: the amount at each price, in columns of a second or more; does not access the document.
 //
-// A column contains the book at the end of one second, in bins of `step` around its mid. Prices outside the updates
+// A column contains the book at the end of its time, in bins of `step` around its mid. Prices outside the updates
 // are unknown, which differs from empty. Memory is fixed: COLUMNS x ROWS numbers.
 
-export const COLUMNS = 600; // ten minutes
-export const COLUMN_MS = 1_000;
+export const COLUMNS = 600; // ten minutes of seconds
+export const COLUMN_MS = 1_000; // of the present, and by default
 export const ROWS = 192; // bins of a column
 export const EVENTS_MAX = 200; // lost exchanges that are kept
 export const CARRIED_MAX = 3; // columns filled by a quiet book; after more the page was asleep, and they stay unknown
 export const RANGE_MAX_PERCENT = 5; // on each side, if no range is chosen
 const NUDGE = 1e-6; // of a bin: as a double, a price on the border of two bins may be slightly below it
 const SLACK = 1.3; // factor by which a step may be too fine or too coarse
-const SETTLE_MS = 10_000; // for which another step must fit better before it is used
-const FADE_MS = 60_000; // the same for a darker colour scale
+const SETTLE = 10; // columns for which another step must fit better before it is used
+const FADE = 60; // the same for a darker colour scale
 const SCALE_QUANTILE = 0.95; // of a column's amounts, which gets the brightest colour
 
 // Marks along the time axis
@@ -43,11 +43,18 @@ export class Liquidity {
   #unsuitedMs = null; // since when another step has fitted better
   #brightMs = -Infinity; // when an amount last needed the current colour scale
   #carriedMax;
+  #columnMs;
 
   /** With `carriedMax` a quiet book is copied into this many columns: a past one into all, because nothing was missed. */
-  constructor(rows = ROWS / 2, carriedMax = CARRIED_MAX) {
+  constructor(rows = ROWS / 2, carriedMax = CARRIED_MAX, columnMs = COLUMN_MS) {
     this.#rows = rows;
     this.#carriedMax = carriedMax;
+    this.#columnMs = columnMs;
+  }
+
+  /** Milliseconds of a column. */
+  get columnMs() {
+    return this.#columnMs;
   }
 
   /** Set the number of visible bins, which determines the step. */
@@ -127,7 +134,7 @@ export class Liquidity {
 
   /** Advance the time: a quiet book is copied into the new columns; for a withdrawn one, they stay blank. */
   advance(nowMs) {
-    const column = Math.floor(nowMs / COLUMN_MS);
+    const column = Math.floor(nowMs / this.#columnMs);
     if (this.last < 0) this.last = column;
     const carried = this.#open && column - this.last <= this.#carriedMax;
     const outage = this.first >= 0 && !this.#open ? OUTAGE : 0;
@@ -149,6 +156,19 @@ export class Liquidity {
     if (this.first < 0) return;
     this.#open = false;
     this.#flags[this.last % COLUMNS] |= OUTAGE;
+  }
+
+  /** Begin at a time with a blank column, because nothing before it will be added. */
+  begin(nowMs) {
+    this.advance(nowMs);
+    this.first = this.last;
+  }
+
+  /** Leave the column of a time blank: its book was not read, or with `OUTAGE` not recorded. */
+  skip(nowMs, flags = 0) {
+    this.#open = false;
+    this.advance(nowMs);
+    this.#blank(this.last % COLUMNS, flags);
   }
 
   #copy(from, to) {
@@ -242,7 +262,7 @@ export class Liquidity {
       return;
     }
     this.#unsuitedMs ??= nowMs;
-    if (this.step && whole && nowMs - this.#unsuitedMs < SETTLE_MS) return;
+    if (this.step && whole && nowMs - this.#unsuitedMs < SETTLE * this.#columnMs) return;
     this.#unsuitedMs = null;
     const wanted = stepOf(least, unit);
     if (wanted !== this.step) this.#resample(wanted, nowMs);
@@ -289,7 +309,7 @@ export class Liquidity {
     if (!amounts.length) return;
     const wanted = 2 ** Math.ceil(Math.log2(amounts[Math.floor((amounts.length - 1) * SCALE_QUANTILE)]));
     if (wanted * 2 >= this.top) this.#brightMs = nowMs;
-    if (wanted <= this.top && nowMs - this.#brightMs < FADE_MS) return;
+    if (wanted <= this.top && nowMs - this.#brightMs < FADE * this.#columnMs) return;
     this.#brightMs = nowMs;
     this.top = wanted;
     this.revision += 1;

@@ -3,19 +3,22 @@
 import { PriceAges } from "./ages.js";
 import { Backfill, SPAN_MS } from "./backfill.js";
 import { now } from "./clock.js";
+import { Columns, originOf, ZOOMS } from "./columns.js";
 import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth, reaching } from "./depth.js";
-import { age, ago, amountDecimals, decimals, decimalsMax, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
+import { age, ago, amountDecimals, decimals, decimalsMax, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed, size } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
 import { percent } from "./holders.js";
 import { Ladder } from "./ladder.js";
+import { RANGE_MAX_PERCENT } from "./liquidity.js";
 import { Members } from "./members.js";
 import { Past } from "./past.js";
 import { Prices } from "./prices.js";
+import { radios } from "./radios.js";
 import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
@@ -25,6 +28,7 @@ const DEPTH_MIN = 25; // minimum levels requested: depth and shares need them
 const WAITING = "waiting for the first book";
 const NO_FEES = { "*": "0" }; // of routes and crossings while the fees are unknown
 const RATE_WINDOW_MS = 5_000;
+const COLUMN_BINS = 100; // maximum bins per side of a column of an hour or a day: a heat map has about as many
 const OLD_MS = 1_000; // without an update before the ladder is marked old
 const BUSY_PER_S = 1; // updates per second; above this rate, silence is not a quiet market
 const LOST_MS = 2_000; // without an update before the prices of a busy book are withdrawn
@@ -46,6 +50,8 @@ export class Panel {
   #left = [];
   #filledMs = NaN; // until when the charts have the minutes before
   #filledIn = 0; // the step of the levels of the minutes before a past moment
+  #zoom = ZOOMS[0]; // how much time the charts show before a past moment
+  #zooms; // the radio buttons for it
   #places = new Places(); // for exact prices beside a binned ladder
   #updatedAt = 0;
   #lateMs = 0; // delay of the last update
@@ -86,6 +92,13 @@ export class Panel {
       add: (...given) => this.#addPast(...given),
       ended: (whole) => this.#endFill(whole),
     });
+    this.columns = new Columns({
+      ask: (options, atMs) => this.past.request(options, atMs),
+      recorded: (fromMs, toMs) => site.recorded(this.subscribed, fromMs, toMs),
+      ended: (problem) => this.#endColumns(problem),
+    });
+    const zooms = ZOOMS.map(({ name }) => [name, name]);
+    this.#zooms = radios(find(".zoom"), zooms, this.#zoom.name, (name) => this.#zoomTo(ZOOMS.find((zoom) => zoom.name === name)));
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
       view,
@@ -95,11 +108,15 @@ export class Panel {
         Object.assign(this.wanted, { range });
         this.heat.range = range;
         this.#followParts(now());
+        if (this.past.resting) this.#fillPast();
         site.changed();
       },
     });
     this.history = new History(find(".history"), find(".history-text"));
-    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"), wanted.range);
+    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"), wanted.range, {
+      chosen: (timeMs) => this.past.choose(timeMs),
+      zoomed: (further) => this.#zoomTo(ZOOMS[ZOOMS.indexOf(this.#zoom) + further]),
+    });
     this.members = new Members(find(".members tbody"), find(".members-sum"));
     this.crossed = new Crossed(find(".crossings"), {
       profit: wanted.profit,
@@ -112,7 +129,7 @@ export class Panel {
       view,
       changed: (chosen) => this.#choosePart(chosen),
     });
-    this.parts = [this.depth, this.cost, this.crossed, this.backfill];
+    this.parts = [this.depth, this.cost, this.crossed, this.backfill, this.columns];
     this.past = new Past(find(".past"), find(".back"), {
       symbol: () => this.subscribed,
       options: () => ({ symbol: this.subscribed, ...this.#bookOptions }),
@@ -424,18 +441,18 @@ export class Panel {
   /** The play has reached the present: `history_end`. */
   reachedPresent() {
     if (!this.past.playing) return;
-    this.past.ended();
+    this.past.reachedPresent(`${this.subscribed} is live again.`);
     this.#leaveParts();
     this.#present();
     this.members.reachedPresent();
     this.#updatedAt = now();
     this.showAge();
-    this.#write(".spoken", `${this.subscribed} is live again.`);
   }
 
   #present() {
     this.heat.turn();
     this.history.turn(false);
+    this.#showZoom(ZOOMS[0]);
   }
 
   /** Empty the charts over time, for the past from a time on. */
@@ -472,12 +489,65 @@ export class Panel {
     const { atMs, since } = this.past;
     const mid = this.#book?.stats.mid_price;
     if (!mid || document.hidden) return;
+    for (const part of [this.backfill, this.columns]) part.leave();
+    if (this.#zoom !== ZOOMS[0]) return this.#fillColumns(mid);
     const fromMs = Math.max(atMs - SPAN_MS, since ?? atMs);
     this.#turn(fromMs);
     this.#filledMs = NaN;
     const { group, depth } = reaching(this.wanted.range, mid);
     this.backfill.begin(fromMs, atMs, { ...this.#levelTerms, group, depth }, this.#reading, now());
     this.#filledIn = Number(group);
+  }
+
+  /** Request the columns of an hour or a day before the moment. */
+  #fillColumns(mid) {
+    const { atMs } = this.past;
+    this.heat.turn(originOf(this.#zoom, atMs), this.#zoom.columnMs);
+    this.#filledMs = NaN;
+    const { group, depth } = reaching(this.wanted.range === "all" ? RANGE_MAX_PERCENT : this.wanted.range, mid, null, COLUMN_BINS);
+    const probe = this.#levelTerms.net ? {} : { fill: { amounts: [PROBE] } };
+    this.#filledIn = Number(group);
+    const options = { symbol: this.subscribed, ...this.#levelTerms, ...probe, group, depth, levels: "array", coverage: true };
+    this.columns.begin(this.#zoom, atMs, options, this.#reading);
+    this.#showColumns();
+  }
+
+  /** Show the columns that were read so far. */
+  #showColumns() {
+    const { columns, missing } = this.columns.take() ?? {};
+    if (!columns) return;
+    const { atMs } = this.past;
+    const said = missing ? `${columns.length - missing} of ${columns.length} columns read.` : "";
+    this.heat.replace(columns, atMs, this.#filledIn, said);
+    const origin = originOf(this.#zoom, atMs) - performance.timeOrigin;
+    this.history.replace(columns.map((each, at) => {
+      const { mid_price: mid = null, spread = null } = each?.book.stats ?? {};
+      return [Math.min(origin + (at + 1) * this.#zoom.columnMs, atMs - performance.timeOrigin), mid, spread];
+    }));
+  }
+
+  /** All columns were read, or reading failed. */
+  #endColumns(problem) {
+    const { read, bytes } = this.columns.cost;
+    this.#showColumns();
+    this.heat.drawFilled(now());
+    this.#filledMs = this.past.atMs;
+    const cost = read ? `The ${this.#zoom.text} before: ${read} books, ${size(bytes, 0)} before compression.` : "";
+    this.past.tell([cost, problem].filter(Boolean).join(" "));
+  }
+
+  /** Show another time before the moment; in the present, go back to now. */
+  #zoomTo(zoom) {
+    if (!zoom || zoom === this.#zoom) return;
+    this.#showZoom(zoom);
+    if (!this.past.active) this.past.open();
+    else if (this.past.resting) this.#fillPast();
+    this.#write(".heat-spoken", `The ${zoom.text} before the moment`);
+  }
+
+  #showZoom(zoom) {
+    this.#zoom = zoom;
+    for (const each of this.#zooms) each.checked = each.value === zoom.name;
   }
 
   /** Add a book of the minutes before. */
@@ -502,7 +572,7 @@ export class Panel {
   }
 
   #play(options) {
-    const whole = this.#asked || this.#filledMs === this.past.atMs; // the charts have everything until this moment
+    const whole = this.#asked || this.#filledMs === this.past.atMs || this.#zoom !== ZOOMS[0]; // the charts have everything until this moment, or what was read of it
     this.#leaveParts();
     if (!whole) this.#turn(this.past.atMs);
     for (const card of [this.cost, this.crossed]) card.clear();
@@ -759,6 +829,7 @@ export class Panel {
     this.#followParts(nowMs);
     if (this.#book) this.crossed.showFigures(this.#updatedAt, "then", this.#book.ages, 0);
     this.prices.showFigures(0);
+    this.#showColumns();
     this.history.drawFilled();
     this.history.showFigures(nowMs, false);
     this.heat.drawFilled(nowMs);

@@ -35,6 +35,7 @@ export class Past {
   #asking = false;
   #resting = 0; // the timer
   #rested = false; // whether the other cards may be requested
+  #told = ""; // about the charts over time
   #parts = new Map(); // options of the other cards' views, by the object that stands for the view
   #asked = new Set(); // unanswered requests for their books
   #times = null; // the recorded times of the slider's range
@@ -88,7 +89,7 @@ export class Past {
     this.#site.begin();
     this.#showPlay();
     write(this.#root.querySelector(".past-time"), "—");
-    hide(this.#root, false);
+    this.#showEnd(false);
     hide(this.#button, true);
     this.#place();
     this.#slider.focus();
@@ -102,21 +103,38 @@ export class Past {
     this.#go(this.#at);
   }
 
-  /** Return to the present. */
+  /** Return to the present, or close the bar there. */
   close() {
-    if (!this.active) return;
+    const wasActive = this.active;
     this.ended();
-    this.#site.end();
+    if (wasActive) this.#site.end();
   }
 
-  /** The play has reached the present, or the past is left. */
+  /** A play has reached the present: the bar stays until it is closed, because the page below it would jump. */
+  reachedPresent(text) {
+    const focused = this.#root.contains(document.activeElement);
+    this.ended();
+    this.#showEnd(true);
+    this.#say(text);
+    if (focused) this.#root.querySelector(".past-live").focus();
+  }
+
+  #showEnd(reached) {
+    hide(this.#root, !reached && !this.active);
+    mark(this.#root, "data-reached", reached ? "yes" : "no");
+    write(this.#root.querySelector(".past-what b"), reached ? "Live" : "Past");
+    write(this.#root.querySelector(".past-live"), reached ? "Close" : "Back to live");
+    if (reached) write(this.#root.querySelector(".past-time"), "");
+  }
+
+  /** The past is left. */
   ended() {
     const focused = this.#root.contains(document.activeElement);
     this.active = this.playing = this.#wanted = this.#rested = false;
     clearTimeout(this.#resting);
     this.#parts.clear();
     this.#times = this.#shown = null;
-    hide(this.#root, true);
+    this.#showEnd(false);
     hide(this.#button, false);
     mark(this.#button, "aria-expanded", "false");
     if (focused) this.#button.focus();
@@ -139,6 +157,11 @@ export class Past {
     return this.#times?.recorded.find(([from, to]) => from <= this.#at && this.#at <= to)?.[0] ?? null;
   }
 
+  /** Whether the moment stands still, so that the other cards show it. */
+  get resting() {
+    return this.active && !this.playing && this.#rested;
+  }
+
   /** The chosen moment in ms. */
   get atMs() {
     return this.#at;
@@ -150,6 +173,7 @@ export class Past {
     if (this.playing) this.#pause();
     this.#at = Math.min(atMs, Date.now());
     this.#rested = false;
+    this.#told = "";
     clearTimeout(this.#resting);
     this.#place();
     this.#wanted = true;
@@ -162,7 +186,7 @@ export class Past {
       this.#wanted = false;
       const atMs = this.#at;
       try {
-        const reply = await this.#request(this.#site.options(), atMs);
+        const reply = await this.request(this.#site.options(), atMs);
         if (this.active && !this.playing) this.#show(reply, atMs);
       } catch (error) {
         if (this.active && !this.playing && !this.#wanted) this.#missing(error.message);
@@ -174,13 +198,14 @@ export class Past {
     this.#resting = setTimeout(() => this.#rest(), REST_MS);
   }
 
-  #request({ interval_ms, mode, view, on, ...options }, atMs) {
+  /** Request a book of a moment. */
+  request({ interval_ms, mode, view, on, ...options }, atMs) {
     const as_of = new Date(atMs).toISOString();
     return this.#site.ask({ type: "get_aggregated_orderbook", as_of, ...options });
   }
 
   #show(reply, atMs) {
-    const view = bookOf(reply);
+    const view = viewOf(reply);
     if (!view) return this.#missing("The book of this moment is damaged.");
     this.#shown = atMs;
     this.#site.show(view, reply.data.states);
@@ -208,7 +233,18 @@ export class Past {
 
   /** What is said while the past stands still. */
   get #standing() {
-    return this.#site.alerts() ? "Its alerts wait until you are back." : "";
+    return [this.#told, this.#site.alerts() ? "Its alerts wait until you are back." : ""].filter(Boolean).join(" ");
+  }
+
+  /** Say something about the charts over time, until another moment is chosen. */
+  tell(text) {
+    this.#told = text;
+    if (this.active && !this.playing && this.#rested) this.#say(this.#standing);
+  }
+
+  /** Go to a moment, from elsewhere than this bar. */
+  choose(atMs) {
+    if (this.active) this.#go(atMs);
   }
 
   // Views of the other cards
@@ -238,7 +274,7 @@ export class Past {
   async #readPart(found) {
     const atMs = this.#at;
     try {
-      const view = bookOf(await this.#request({ ...this.#parts.get(found), symbol: this.#site.symbol() }, atMs));
+      const view = viewOf(await this.request({ ...this.#parts.get(found), symbol: this.#site.symbol() }, atMs));
       const current = this.#rested && this.#at === atMs && this.#parts.has(found);
       if (view && current) this.#site.partShown(found, view);
       return view ? "" : "A book of this moment is damaged.";
@@ -373,7 +409,7 @@ export class Past {
 }
 
 /** The view of a reply, null if its checksum is wrong. */
-function bookOf(reply) {
+export function viewOf(reply) {
   const view = new View(reply.symbol);
   return view.apply({ ...reply, type: "aggregated_orderbook_update" }) ? view : null;
 }
