@@ -38,16 +38,20 @@ from onebook.archive.format import (
     ENCODINGS,
     HOUR_US,
     KINDS,
+    MESSAGES,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
+    BookPlace,
     HistoryKind,
     Interval,
     codes,
     file_name,
     hour_folder,
     integers,
+    joined_array,
     levels_of,
+    merged_by_book,
     rows_of,
 )
 from onebook.archive.proof import MANIFEST, Sealer, inclusion, sizes
@@ -60,8 +64,7 @@ from onebook.files import try_lock
 # needs only one.
 ROW_GROUP_SIZE: Final = 8_192
 ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
-MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+BOOKS: Final = b"onebook.books"  # metadata of a merged segment: its `BookPlace`s
 LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 MAGIC: Final = b"ARROW1"  # the end of an Arrow file
@@ -237,8 +240,7 @@ class HistoryFolder:
         Raises:
             OSError: It cannot be written.
         """
-        # Not compressed: it is read and deleted within a minute.
-        self._write_segment([messages], messages.schema, self._segment_path(segment), None)
+        self._write_segment([messages], messages.schema, self._segment_path(segment))
 
     def merge_segments(self, hour_us: int, least: int = 1) -> None:
         """Merge each run's segments into one by book, if there are at least this many."""
@@ -250,10 +252,9 @@ class HistoryFolder:
             first, last = some[0], some[-1]
             merged = Segment(first.path, run, first.first, last.last, first.start_us, last.end_us)
             path = self._segment_path(merged)
-            messages = pa.concat_tables([_opened(each.path).read_all() for each in some])
-            parts, books = _by_book(messages.unify_dictionaries().combine_chunks())
-            metadata = {**(messages.schema.metadata or {}), BOOKS: json.dumps(books).encode()}
-            self._write_segment(parts, messages.schema.with_metadata(metadata), path, MERGED)
+            books, parts = merged_by_book([_messages_in(each.path) for each in some])
+            schema = MESSAGES.with_metadata({**MESSAGES.metadata, BOOKS: json.dumps(books)})
+            self._write_segment(parts, schema, path)
             for each in some:
                 if each.path != path:
                     each.path.unlink()
@@ -297,17 +298,19 @@ class HistoryFolder:
     def _written(self, hour_us: int) -> Iterator[pa.Table]:
         """Write the file of each book of an hour, and yield its rows in order of the symbol."""
         folder = self._closed(hour_us)
-        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
+        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, BookPlace]]] = {}
         for path in folder.glob("*/*.parquet"):  # that an earlier close wrote
             parts[path.stem, path.parent.name] = []
         for segment in self.segments(hour_us):
             reader = _opened(segment.path)
-            for batch, (symbol, exchange) in enumerate(_books_in(reader)):
-                parts.setdefault((file_name(symbol), exchange), []).append((reader, batch))
+            for each in _books_in(reader):
+                parts.setdefault((file_name(each.symbol), each.exchange), []).append((reader, each))
         for (name, exchange), batches in sorted(parts.items()):
             path = folder / exchange / f"{name}.parquet"
             if batches:
-                messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
+                messages = pa.Table.from_batches(
+                    [place.of(reader.get_batch(place.table)) for reader, place in batches]
+                )
                 yield self._write_book(rows_of(messages), path)
             else:
                 yield read_rows(self.files, f"{hour_folder(hour_us)}/{exchange}/{path.name}")
@@ -530,18 +533,11 @@ class HistoryFolder:
         return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
 
     @staticmethod
-    def _write_segment(
-        parts: Iterable[pa.Table],
-        schema: pa.Schema,
-        path: Path,
-        options: ipc.IpcWriteOptions | None,
-    ) -> None:
-        buffer = pa.BufferOutputStream()  # because pyarrow writes a file in many small pieces
-        with ipc.new_file(buffer, schema, options=options) as writer:
-            for part in parts:
-                writer.write_table(part)
-        with _complete(path) as file:
-            file.write(buffer.getvalue())
+    def _write_segment(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
+        # Not compressed: closing an hour would spend more on it than on all of its own copies.
+        with _complete(path) as file, ipc.new_file(file, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
 
 
 def _coverage_path(hour_us: int) -> str:
@@ -590,10 +586,15 @@ def _opened(path: Path) -> ipc.RecordBatchFileReader:
     return ipc.open_file(pa.memory_map(str(path)))
 
 
-def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
-    """Return symbol and exchange of each batch; nothing if batches are not by book."""
-    books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
-    return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+def _books_in(reader: ipc.RecordBatchFileReader) -> list[BookPlace]:
+    """Return where each book is; nothing if the segment is not merged."""
+    found = json.loads((reader.schema.metadata or {}).get(BOOKS, b"[]"))
+    if found and len(found[0]) == 2:  # of an earlier build: each batch is a book
+        return [
+            BookPlace(symbol, exchange, at, 0, reader.get_batch(at).num_rows)
+            for at, (symbol, exchange) in enumerate(found)
+        ]
+    return [BookPlace(*each) for each in found]
 
 
 def _books_of_segment(path: Path) -> set[tuple[str, str]]:
@@ -601,55 +602,34 @@ def _books_of_segment(path: Path) -> set[tuple[str, str]]:
     reader = _opened(path)
     books = _books_in(reader)
     if books:
-        return {(exchange, symbol) for symbol, exchange in books}
+        return {(each.exchange, each.symbol) for each in books}
     messages = reader.read_all()
     pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
     return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
 
 
-def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
-    """Divide messages by book, each in order."""
-    symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
-    names = [symbols.dictionary.to_pylist(), exchanges.dictionary.to_pylist()]
-    count = pa.scalar(len(names[1]), pa.int32())
-    book = pc.add(pc.multiply(symbols.indices, count), exchanges.indices)
-    order = pc.array_sort_indices(book)
-    ordered, runs = messages.take(order), pc.run_end_encode(book.take(order))
-    books = [divmod(code, len(names[1])) for code in runs.values.to_pylist()]
-    parts, start = [], 0
-    for end in runs.run_ends.to_pylist():
-        parts.append(ordered.slice(start, end - start))
-        start = end
-    return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
-
-
 def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
     """Return the rows of each book of a symbol in a merged segment."""
     reader = _opened(path)
-    return [
-        BookRows(exchange, _read_rows(pa.Table.from_batches([reader.get_batch(at)])))
-        for at, (name, exchange) in enumerate(_books_in(reader))
-        if name == symbol and (exchanges is None or exchange in exchanges)
+    wanted = [
+        each
+        for each in _books_in(reader)
+        if each.symbol == symbol and (exchanges is None or each.exchange in exchanges)
     ]
+    tables = {each.table: pa.Table.from_batches([reader.get_batch(each.table)]) for each in wanted}
+    return _book_rows(wanted, tables)
 
 
 def _read_small(
     paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
 ) -> list[BookRows]:
-    """Return the rows of each book of a symbol in segments that are not merged yet.
+    """Return the rows of each book of a symbol in segments that are not merged yet."""
+    places, tables = merged_by_book([_messages_in(path) for path in paths], symbol, exchanges)
+    return _book_rows(places, dict(enumerate(tables)))
 
-    They are joined before anything else, because a minute has 120 of them.
-    """
-    messages = pa.concat_tables([_messages_in(path) for path in paths])
-    wanted = pc.equal(messages["symbol"], symbol)
-    if exchanges is not None:
-        names = pa.array([*exchanges], pa.string())
-        wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
-    messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
-    return [
-        BookRows(exchange, _read_rows(part))
-        for part, (_, exchange) in zip(*_by_book(messages), strict=True)
-    ]
+
+def _book_rows(places: Iterable[BookPlace], tables: Mapping[int, pa.Table]) -> list[BookRows]:
+    return [BookRows(each.exchange, _read_rows(each.of(tables[each.table]))) for each in places]
 
 
 def _messages_in(path: Path) -> pa.Table:
@@ -676,7 +656,7 @@ def _read_rows(messages: pa.Table) -> pa.Table:
 
 def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     """Yield the row groups of a book: from a keyframe to another."""
-    kinds = rows["kind"].combine_chunks()
+    kinds = joined_array(rows["kind"])
     keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
     bids, asks = (levels_of(rows[side])[0] for side in ("bids", "asks"))
     start = size = 0

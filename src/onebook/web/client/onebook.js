@@ -810,7 +810,7 @@ function prefix(row, number, scale) {
 // of a text is the XOR of those of its bytes, each with the length behind it as zeros.
 const CRC_TABLES = new Int32Array(256 * TEXT_MAX);
 const CRC_START = -1;
-const CRC_BEFORE_COLON = -258633757; // a colon leads from it to CRC_START
+const CRC_BEFORE_COLON = -258633757; // crcByte(CRC_BEFORE_COLON, COLON) is CRC_START
 const crcByte = (sum, byte) => CRC_TABLES[(sum ^ byte) & 0xff] ^ (sum >>> 8);
 
 for (let byte = 0; byte < 256; byte += 1) {
@@ -820,7 +820,7 @@ for (let byte = 0; byte < 256; byte += 1) {
 }
 for (let at = 256; at < CRC_TABLES.length; at += 1) CRC_TABLES[at] = crcByte(CRC_TABLES[at - 256], 0);
 
-/** A sum after so many zero bytes, 4 or more: XOR the sum of a text of this length, and both are summed. */
+/** The sum after `length` zero bytes, at least 4; XORed with that of a text of this length, it is the sum after the text. */
 function crcMoved(sum, length) {
   const at = 256 * length;
   return (
@@ -829,13 +829,12 @@ function crcMoved(sum, length) {
   );
 }
 
-function crcText(sum, text) {
-  for (let i = 0; i < text.length; i++) sum = crcByte(sum, text.charCodeAt(i));
-  return sum;
-}
-
 /** CRC-32 (the one of zlib) of ASCII text. */
-export const crc32 = (text) => (crcText(CRC_START, text) ^ CRC_START) >>> 0;
+export function crc32(text) {
+  let sum = CRC_START;
+  for (let at = 0; at < text.length; at += 1) sum = crcByte(sum, text.charCodeAt(at));
+  return (sum ^ CRC_START) >>> 0;
+}
 
 /** Compare decimal texts by their exact values, beyond the precision of a double. */
 export function compareDecimals(left, right) {
