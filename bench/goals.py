@@ -58,7 +58,8 @@ JOBS = (
     Job("replay", ("micro/replay.py",), once=True),
     Job("tops", ("micro/tops.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
-    Job("history", ("micro/recorder.py", "micro/history_bytes.py", "micro/past.py"), once=True),
+    Job("history", ("micro/history_bytes.py", "micro/past.py"), once=True),
+    Job("recorder", ("macro/recorder.py",)),
     Job("latency", ("micro/latency.py", "micro/latency.py reference")),
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),
@@ -158,8 +159,8 @@ FORM_LIMITS = (
     ("made by the service", ENCODED, 0.9, 1.2),
     ("best prices read in Python", f"{DECODED}Python, best prices read", 0.25, 0.25),
     ("every level read in Python", f"{DECODED}Python, every level read", 0.25, 0.25),
-    ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.65, 1.0),
-    ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.4, 0.65),
+    ("best prices read in JavaScript", f"{DECODED}JavaScript, best prices read", 0.15, 0.25),
+    ("every level read in JavaScript", f"{DECODED}JavaScript, every level read", 0.2, 0.33),
 )
 DEEP = (
     "a block of 130 new prices", "checksum of a deep book", "merge of a deep book",
@@ -188,6 +189,7 @@ AGE = AGES + "Binance"
 WRONG = "time with a wrong best price, Binance"
 TOP = "top frame, "
 SCALE = "frame of one exchange among others"
+HISTORY_CPU = "history of a frame of 20 levels"
 HISTORY_BYTES = "bytes of the history, 20 levels"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
@@ -429,6 +431,13 @@ GOALS = (
         for name in names
     ),
     # xz of the changed levels alone, without times or keyframes, is itself half of gzip.
+    *(
+        Goal(
+            15, f"CPU of {what}, share of the feeds", (HISTORY_CPU, what), (HISTORY_CPU, "feeds"),
+            AT_MOST, 0.15,
+        )
+        for what in ("recording", "recording and closing")
+    ),
     Goal(15, "a recorded hour, gzip of its frames", (HISTORY_BYTES, "history"),
          (HISTORY_BYTES, "gzip"), AT_MOST, 0.8),
     Goal(15, "the same, rows of cryptostore", (HISTORY_BYTES, "history"), (HISTORY_BYTES, "rows"),

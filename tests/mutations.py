@@ -288,8 +288,8 @@ MUTATIONS: Final = {
     ),
     "jump_over_both_marks": Mutation(
         "e0d47c0",
-        "passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]",
-        "passed = [mark for mark in [self._mark(count)] if count.reported < mark]",
+        "passed = [mark for mark in UsageMark if count.reported < mark <= reached]",
+        "passed = [reached]",
         "test_usage_that_jumps_over_both_marks_warns_before_it_ends",
     ),
     "limits_of_a_tier": Mutation(

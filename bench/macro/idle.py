@@ -9,14 +9,19 @@ change one after the other, and all in the same moment. Then the node drains and
 long until all clients are back. At last all clients vanish: their process is killed.
 
     idle.py [--clients 1000 10000 30000 100000] [--seconds 20] [--subscribed 0] [--no-restart]
+    idle.py --shared [...]
     idle.py --bare [--clients ...] [--seconds 20] [--subscribed 0]
+
+Where the hard limit of open files is lower, it measures to that and says so. It stops when the
+machine has little memory left.
+
+`--shared` measures beyond that limit what depends on the number of clients in our code: they share
+real sockets (`shared.py` states what that leaves out). The floor of a message is then measured with
+the same sockets.
 
 `--bare` measures the floor instead: a uvloop protocol that pings as often, accepts any key, and
 sends to 20 clients at a time with one send() each. When its clients vanish, it reads the end of
 every connection and closes none. It is not restarted.
-
-Where the hard limit of open files is lower, it measures to that and says so. It stops when the
-machine has little memory left.
 """
 
 import argparse
@@ -25,17 +30,13 @@ import asyncio
 import ctypes
 import gc
 import itertools
-import mmap
-import os
 import resource
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Awaitable, Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -43,27 +44,29 @@ import load
 import node as product
 import uvloop
 from fanout import SIX
+from idlers import Counter, Idlers, OwnSockets
 from others import SWITCHING, listener
+from shared import Line, ListeningLoop, SharedSockets
 from sustained import SYMBOLS, views
 
 from onebook import app, config
 from onebook.gateway.frames import ping_frame, text_frame
 from timing import report
 
-IDLERS = os.environ.get("BENCH_IDLERS", "")  # the compiled idlers.c; `run.py` sets it
 FIRST = 500
 PING_S = 20.0
 CALM_S = 1.5  # a tick of the gateway and a flush of the meter have passed
 PULSE_S = 0.005
 DRAIN_S = 10.0
-AT_ONCE = 64  # connections on the way, of each process of clients
+SHARED_DRAIN_S = 30.0  # of 100,000 clients; the default of a node
 HTTP_MAX = 100
 FILES_BESIDE = 1_000  # open files of a process beside its clients' sockets
 CLIENT_BYTES = 32_768  # of the whole machine, kernel included, at most
 SPARE_BYTES = 2 << 30
 RETURN_MAX_S = 120.0
 VANISH_MAX_S = 30.0
-PER_VIEW = 20  # clients
+PER_VIEW = 20  # clients, by default
+SHARED_SOCKETS = 16_000  # at most
 INTERVAL_MS = 1_000  # of a view
 CHANGE_S = 0.02  # between two changes, of one book each
 BARE = "bare uvloop protocol"
@@ -73,75 +76,6 @@ OURS = "onebook"
 ACCEPTED = text_frame(b'{"type":"authentication_success","session_id":"0"}')
 PING = ping_frame(bytes(8))
 UPDATE = text_frame(bytes(700))  # what a view of `sustained.py` sends
-
-
-class Counter(IntEnum):
-    """The counters of idlers.c."""
-
-    OPEN = 0
-    READY = 1
-    PONGS = 2
-    ATTEMPTS = 3
-    FAILED = 4
-    SLOWEST_NS = 5
-    LAST_NS = 6
-    TOLD = 7
-    BYTES = 8
-
-
-class Idlers:
-    """Clients in a process of their own on the second core."""
-
-    def __init__(
-        self, port: int, clients: int, hellos: Iterable[list[str]], *, first: int, at_once: int
-    ) -> None:
-        self.clients = clients
-        self._folder = tempfile.TemporaryDirectory()
-        hello, counters = (Path(self._folder.name, name) for name in ("hello", "counters"))
-        hello.write_text("".join("\n".join(lines) + "\n\n" for lines in hellos))
-        counters.write_bytes(bytes(8 * len(Counter)))
-        with counters.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 8 * len(Counter))
-        self.counters = memoryview(self._map).cast("Q")
-        words = (port, clients, hello, counters, first, at_once)
-        self._process = subprocess.Popen([IDLERS, *map(str, words)], stdin=subprocess.PIPE)
-        load.settle_on(1, self._process.pid)
-
-    def __enter__(self) -> "Idlers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self.counters.release()
-        self._map.close()
-        self._folder.cleanup()
-
-    def kill(self) -> None:
-        """End all clients at once; the kernel has closed their sockets when this returns."""
-        self._process.kill()
-        self._process.wait()
-
-    def check(self) -> None:
-        """Fail if the process ended."""
-        if self._process.poll() is not None:
-            raise RuntimeError(f"the clients ended with {self._process.returncode}")
-
-
-def total(groups: list[Idlers], counter: Counter) -> int:
-    return sum(each.counters[counter] for each in groups)
-
-
-async def ready(groups: list[Idlers], timeout_s: float) -> None:
-    """Wait until every client is authenticated."""
-    deadline = time.monotonic() + timeout_s
-    while (count := total(groups, Counter.READY)) < sum(each.clients for each in groups):
-        for each in groups:
-            each.check()
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{count} clients are authenticated")
-        await asyncio.sleep(0.05)
 
 
 class Pulse:
@@ -217,75 +151,66 @@ def free_port() -> int:
 
 
 @contextmanager
-def settings_for(clients: int) -> Iterator[config.Settings]:
+def settings_for(clients: int, drain_s: float = DRAIN_S) -> Iterator[config.Settings]:
     with tempfile.TemporaryDirectory() as name:
         tables = product.files_in(Path(name))
         tables["server"] = {"port": free_port(), "http_connections_max": HTTP_MAX}
         gateway = {
-            "connections_max": clients + 100, "connects_per_minute": 0, "drain_s": DRAIN_S,
+            "connections_max": clients + 100, "connects_per_minute": 0, "drain_s": drain_s,
             "ping_interval_s": PING_S,
         }  # fmt: skip
         yield config.load(overrides={**tables, "gateway": gateway})
 
 
-async def grow(
-    port: int, stack: ExitStack, hellos: list[list[str]], words: argparse.Namespace
-) -> list[Idlers]:
+Clients = OwnSockets | SharedSockets
+
+
+async def grow(clients: Clients, words: argparse.Namespace, prefix: str = "") -> None:
     """Connect more and more clients; report each number."""
-    groups: list[Idlers] = []
-    count, prefix = 0, f"{BARE}, " if words.bare else ""
     first_bytes, first_share = 0, 0.0
     values: dict[str, float] = {}
-    for clients in (FIRST, *words.clients):
-        if free_bytes() < (clients - count) * CLIENT_BYTES + SPARE_BYTES:
-            print(f"{clients} clients: too little memory is free", file=sys.stderr)
+    for count in (FIRST, *words.clients):
+        if free_bytes() < (count - len(clients)) * CLIENT_BYTES + SPARE_BYTES:
+            print(f"{count} clients: too little memory is free", file=sys.stderr)
             break
-        with Pulse() as pulse:
+        more = count - len(clients)
+        with Pulse() as connecting:
             cpu = time.process_time()
-            while count < clients:
-                more = min(clients - count, 19_000)
-                group = Idlers(
-                    port, more, hellos[count : count + more], first=count, at_once=AT_ONCE
-                )
-                groups.append(stack.enter_context(group))
-                count += more
-                await ready(groups, load.PATIENCE_S + more / 100)
-            cpu = (time.process_time() - cpu) / groups[-1].clients
-        connecting = pulse
-        held, pongs = await settled_memory(), total(groups, Counter.PONGS)
+            await clients.grow(count)
+            cpu = (time.process_time() - cpu) / more
+        held, pongs = await settled_memory(), clients.pongs
         with Pulse() as pulse:
             took = await share(words.seconds)
-        if clients == FIRST:
+        clients.check()
+        if count == FIRST:
             first_bytes, first_share = held, took
             continue
-        pongs = total(groups, Counter.PONGS) - pongs
-        assert total(groups, Counter.READY) == clients
-        each = clients - FIRST
+        each = count - FIRST
         values = {
             "KiB": (held - first_bytes) / each / 1024,
             "us of CPU a second": (took - first_share) / each * 1e6,
             "longest turn, ms of CPU": pulse.longest_s * 1e3,
+            "longest collection, ms of CPU": pulse.collecting_s * 1e3,
             "longest turn while connecting, ms of CPU": connecting.longest_s * 1e3,
             "longest collection while connecting, ms of CPU": connecting.collecting_s * 1e3,
             "us of CPU to connect": cpu * 1e6,
-            "pongs each": pongs / clients,
+            "pongs each": (clients.pongs - pongs) / count,
         }
         values = {prefix + name: value for name, value in values.items()}
-        report(f"{clients} idle authenticated clients", values, "")
+        report(f"{count} idle authenticated clients", values, "")
     report("idle authenticated client", values, "of the most")
-    return groups
 
 
 async def deliver(
     name: str,
-    groups: list[Idlers],
+    clients: Clients,
     words: argparse.Namespace,
     sent: Callable[[], int],
     change: Callable[[], object],
 ) -> None:
     """Measure the CPU of a delivered message above that of idling; `sent` counts messages."""
     idle = await share(words.seconds)
-    messages, received = sent(), total(groups, Counter.BYTES)
+    messages, received = sent(), clients.received
     changing = asyncio.create_task(_repeat(change))
     with Pulse() as pulse:
         took = await share(words.seconds)
@@ -294,12 +219,11 @@ async def deliver(
     values = {
         f"{name}, us a message": (took - idle) * words.seconds / messages * 1e6,
         f"{name}, messages a second": messages / words.seconds,
-        f"{name}, bytes a message": (total(groups, Counter.BYTES) - received) / messages,
+        f"{name}, bytes a message": (clients.received - received) / messages,
         f"{name}, longest turn, ms of CPU": pulse.longest_s * 1e3,
         f"{name}, longest collection, ms of CPU": pulse.collecting_s * 1e3,
     }
-    clients = sum(each.clients for each in groups)
-    report(f"{words.subscribed} of {clients} clients subscribed", values, "")
+    report(f"{words.subscribed} of {len(clients)} clients subscribed", values, "")
     report("update of a subscribed client", values, "")
 
 
@@ -311,43 +235,40 @@ async def _repeat(change: Callable[[], object]) -> None:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-async def returned(settings: config.Settings, places, groups: list[Idlers], began: float) -> None:
+async def returned(settings: config.Settings, places, clients: OwnSockets, began: float) -> None:
     """Start the node again, and wait until all clients are back."""
     drained_s = time.monotonic() - began
-    for each in groups:
+    for each in clients.groups:
         each.counters[Counter.SLOWEST_NS] = 0
-    failed, started = total(groups, Counter.FAILED), time.monotonic()
+    failed, started = clients.total(Counter.FAILED), time.monotonic()
     async with app.running(settings, overrides=places) as node:
-        listening_s = time.monotonic()
+        listening_s, cpu_s = time.monotonic(), time.process_time()
         with Pulse() as pulse:
-            await ready(groups, RETURN_MAX_S)
+            await clients.ready(RETURN_MAX_S)
         back_s = time.monotonic()
+        slowest_ns = max(each.counters[Counter.SLOWEST_NS] for each in clients.groups)
         values = {
             "clients": len(node.gateway.connections),
-            "told when to return": total(groups, Counter.TOLD),
+            "told when to return": clients.total(Counter.TOLD),
             "seconds of the drain": drained_s,
             "seconds to start": listening_s - started,
             "seconds until all were back": back_s - listening_s,
-            "longest wait of one, s": max(e.counters[Counter.SLOWEST_NS] for e in groups) / 1e9,
-            "attempts that failed": total(groups, Counter.FAILED) - failed,
+            "seconds of CPU until then": time.process_time() - cpu_s,
+            "longest wait of one, s": slowest_ns / 1e9,
+            "attempts that failed": clients.total(Counter.FAILED) - failed,
             "longest turn, ms of CPU": pulse.longest_s * 1e3,
         }
         report("all clients return", values, "")
-        await vanish("", node.gateway.connections, groups)
+        await vanish("", node.gateway.connections, killing(clients))
 
 
-async def vanish(prefix: str, connections: Sized, groups: list[Idlers]) -> None:
-    """Kill all clients, and wait until the server has released their connections.
-
-    The event loop stands still until the last socket is closed, so that its next turn finds all of
-    them; otherwise their number depends on how fast the kernel closes them beside it.
-    """
+async def vanish(prefix: str, connections: Sized, end_all: Callable[[], Awaitable[None]]) -> None:
+    """End all clients, and wait until the server has released their connections."""
     clients, cpu = len(connections), time.process_time()
     deadline = time.monotonic() + VANISH_MAX_S
     with Pulse() as pulse:
         await asyncio.sleep(2 * PULSE_S)
-        for each in groups:
-            each.kill()
+        await end_all()
         while connections and time.monotonic() < deadline:
             await asyncio.sleep(PULSE_S)
     values = {
@@ -360,36 +281,115 @@ async def vanish(prefix: str, connections: Sized, groups: list[Idlers]) -> None:
     report("all clients vanish", values, "")
 
 
+def killing(clients: OwnSockets) -> Callable[[], Awaitable[None]]:
+    """Kill the processes of the clients.
+
+    The event loop stands still until the last socket is closed, so that its next turn finds all of
+    them; otherwise their number depends on how fast the kernel closes them beside it.
+    """
+
+    async def kill() -> None:
+        for each in clients.groups:
+            each.kill()
+
+    return kill
+
+
 async def measure(words: argparse.Namespace) -> None:
     most = max(words.clients)
     load.lift_file_limit(most + FILES_BESIDE)
     with ExitStack() as stack, settings_for(most) as settings:
         places = stack.enter_context(product.still_exchanges())
         async with app.running(settings, overrides=places) as node:
-            keys = await product.keys_for(node, most)
-            hellos = list(product.hellos(keys, [[]]))
-            wanted = views(words.subscribed // PER_VIEW, INTERVAL_MS) if words.subscribed else []
-            for number, hello in enumerate(product.hellos(keys, wanted)) if wanted else ():
-                if number < words.subscribed:
-                    hellos[number] = hello
-            groups = await grow(node.address[1], stack, hellos, words)
+            clients = OwnSockets(node.address[1], await hellos_for(node, words), stack)
+            await grow(clients, words)
             if words.subscribed:
-                await deliver_views(node, groups, words)
+                await deliver_views("", node, clients, words)
             if not words.restart:
-                await vanish("", node.gateway.connections, groups)
+                await vanish("", node.gateway.connections, killing(clients))
                 return
             began = time.monotonic()
-            with Pulse() as pulse:
-                await node.gateway.drain()
-            report("drain of all", {"longest turn, ms of CPU": pulse.longest_s * 1e3}, "")
+            await drain("", node)
+        await returned(settings, places, clients, began)
+
+
+async def hellos_for(node: app.Node, words: argparse.Namespace) -> list[list[str]]:
+    """What each client says: its key, and the first ones a subscription."""
+    most = max(words.clients)
+    keys = await product.keys_for(node, most)
+    hellos = list(itertools.islice(product.hellos(keys, [[]]), most))
+    if words.subscribed:
+        wanted = product.hellos(keys, views(words.subscribed // words.per_view, INTERVAL_MS))
+        hellos[: words.subscribed] = itertools.islice(wanted, words.subscribed)
+    return hellos
+
+
+async def drain(prefix: str, node: app.Node) -> None:
+    """Close all clients within the drain time."""
+    with Pulse() as pulse:
+        await node.gateway.drain()
+    report("drain of all", {f"{prefix}longest turn, ms of CPU": pulse.longest_s * 1e3}, "")
+
+
+async def measure_shared(words: argparse.Namespace) -> None:
+    most, sockets = max(words.clients), min(SHARED_SOCKETS, max(words.clients))
+    prefix = "shared sockets, "
+    load.lift_file_limit(sockets + FILES_BESIDE)
+    with ExitStack() as stack, settings_for(sockets, SHARED_DRAIN_S) as settings:
+        places = stack.enter_context(product.still_exchanges())
+        async with app.running(settings, overrides=places) as node:
+            permit(node.settings, most)  # not before, because the node reserves a file for each
+            hellos = await hellos_for(node, words)
+            clients = SharedSockets(hellos, *await connected_lines(stack, sockets))
+            clients.port = node.address[1]
+            await grow(clients, words, prefix)
+            if words.subscribed:
+                await deliver_views(prefix, node, clients, words)
+                floor = Floor(clients.sockets(words.subscribed), words.per_view)
+                await deliver(f"{prefix}{BARE}", clients, words, lambda: floor.sent, floor.send)
+            await drain(prefix, node)
+            clients.forget()
+
         if words.restart:
-            await returned(settings, places, groups, began)
+            async with app.running(settings, overrides=places) as node:
+                permit(node.settings, most)
+                clients.port = node.address[1]
+                cpu, began = time.process_time(), time.monotonic()
+                with Pulse() as pulse:
+                    await clients.grow(most)
+                values = {
+                    f"{prefix}us of CPU each": (time.process_time() - cpu) / most * 1e6,
+                    f"{prefix}seconds until all were back": time.monotonic() - began,
+                    f"{prefix}longest turn, ms of CPU": pulse.longest_s * 1e3,
+                }
+                report("all clients return", values, "")
+                await vanish(prefix, node.gateway.connections, clients.end_all)
 
 
-async def deliver_views(node: app.Node, groups: list[Idlers], words: argparse.Namespace) -> None:
+async def connected_lines(stack: ExitStack, sockets: int) -> tuple[list[Line], Idlers]:
+    """Connect the sockets that clients share."""
+    lines: list[Line] = []
+    listening = stack.enter_context(listener())
+    await asyncio.get_running_loop().create_server(lambda: Line(lines), sock=listening)
+    port = listening.getsockname()[1]
+    idlers = stack.enter_context(Idlers(port, sockets, [["nothing"]], shared=True))
+    while len(lines) < sockets:
+        idlers.check()
+        await asyncio.sleep(0.05)
+    return lines, idlers
+
+
+def permit(settings: config.Settings, clients: int) -> None:
+    """Change the limit of connections as a reload does."""
+    object.__setattr__(settings.gateway, "connections_max", clients + 100)
+
+
+async def deliver_views(
+    prefix: str, node: app.Node, clients: Clients, words: argparse.Namespace
+) -> None:
     """Change one book after the other, each view once a second; then all in the same moment."""
     streams, fanout = node.gateway.streams, node.gateway.fanout
-    assert len(streams) == words.subscribed // PER_VIEW
+    assert len(streams) == words.subscribed // words.per_view
     hand = product.Hand(node, SIX, SYMBOLS)
     hand.fill()
     await asyncio.sleep(CALM_S)
@@ -399,9 +399,13 @@ async def deliver_views(node: app.Node, groups: list[Idlers], words: argparse.Na
         if not next(calls) % round(INTERVAL_MS / 1e3 / CHANGE_S):
             hand.change()
 
-    for name, change in ((OURS, hand.change_next), (f"{OURS}, all at once", change_all)):
-        await deliver(name, groups, words, lambda: streams.published_total * PER_VIEW, change)
+    for when, change in (("", hand.change_next), (", all at once", change_all)):
+        name = f"{prefix}{OURS}{when}"
+        await deliver(
+            name, clients, words, lambda: streams.published_total * words.per_view, change
+        )
     assert not fanout.conflated_total
+    clients.check()
 
 
 class BareClient(asyncio.Protocol):
@@ -431,19 +435,42 @@ class BareClient(asyncio.Protocol):
         self._server.connections.discard(self.transport)
 
 
+class Floor:
+    """Sends a frame to each socket in turn, all of them in `INTERVAL_MS`."""
+
+    def __init__(self, sockets: "array.array[int]", per_view: int) -> None:
+        self._sockets = sockets
+        self._per_view = per_view
+        self._send_each = ctypes.CDLL(load.FLOOR).send_each
+        self._next = 0
+        self._due = 0.0
+        self.sent = 0
+
+    def send(self) -> None:
+        """Send to a part of them, a view at a time."""
+        count, frame = len(self._sockets), ctypes.c_long(len(UPDATE))
+        self._due += count // self._per_view * CHANGE_S * 1e3 / INTERVAL_MS
+        while self._due >= 1:
+            self._due -= 1
+            first = self._sockets.buffer_info()[0] + self._next * self._sockets.itemsize
+            sent = self._send_each(ctypes.c_void_p(first), self._per_view, UPDATE, frame)
+            assert sent == self._per_view
+            self._next = (self._next + self._per_view) % count
+            self.sent += self._per_view
+
+
 class BareServer:
     """Pings each client every `PING_S`, those that are due once a second."""
 
     def __init__(self) -> None:
         self._slots: list[list[asyncio.Transport]] = [[] for _ in range(int(PING_S))]
-        self._sockets = array.array("i")
+        self.sockets = array.array("i")
         self.connections: set[asyncio.Transport] = set()
-        self.sent = self._next = 0
 
     def add(self, transport: asyncio.Transport) -> None:
         self.connections.add(transport)
-        self._slots[len(self._sockets) % len(self._slots)].append(transport)
-        self._sockets.append(transport.get_extra_info("socket").fileno())
+        self._slots[len(self.sockets) % len(self._slots)].append(transport)
+        self.sockets.append(transport.get_extra_info("socket").fileno())
 
     async def run(self) -> None:
         for slot in itertools.cycle(self._slots):
@@ -451,35 +478,22 @@ class BareServer:
             for transport in slot:
                 transport.write(PING)
 
-    def send(self, subscribed: int) -> None:
-        """Send each subscribed client a frame, a part of them in each call."""
-        for _ in range(subscribed // PER_VIEW * int(CHANGE_S * 1e3) // INTERVAL_MS):
-            first = self._sockets.buffer_info()[0] + self._next * self._sockets.itemsize
-            frame = ctypes.c_long(len(UPDATE))
-            assert (
-                ctypes.CDLL(load.FLOOR).send_each(ctypes.c_void_p(first), PER_VIEW, UPDATE, frame)
-                == PER_VIEW
-            )
-            self._next = (self._next + PER_VIEW) % subscribed
-            self.sent += PER_VIEW
-
 
 async def measure_bare(words: argparse.Namespace) -> None:
-    most = max(words.clients)
+    most, prefix = max(words.clients), f"{BARE}, "
     load.lift_file_limit(most + FILES_BESIDE)
     server = BareServer()
     with ExitStack() as stack, listener() as listening:
         loop = asyncio.get_running_loop()
         serving = await loop.create_server(lambda: BareClient(server), sock=listening)
         pinging = asyncio.create_task(server.run())
-        hellos = [["hello"]] * most
-        groups = await grow(listening.getsockname()[1], stack, hellos, words)
+        clients = OwnSockets(listening.getsockname()[1], [["hello"]] * most, stack)
+        await grow(clients, words, prefix)
         if words.subscribed:
-            await deliver(
-                BARE, groups, words, lambda: server.sent, lambda: server.send(words.subscribed)
-            )
+            floor = Floor(server.sockets[: words.subscribed], words.per_view)
+            await deliver(BARE, clients, words, lambda: floor.sent, floor.send)
         pinging.cancel()
-        await vanish(f"{BARE}, ", server.connections, groups)
+        await vanish(prefix, server.connections, killing(clients))
         serving.close()
 
 
@@ -488,11 +502,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 30_000, 100_000])
     parser.add_argument("--seconds", type=float, default=PING_S)
     parser.add_argument("--subscribed", type=int, default=0)
+    parser.add_argument("--per-view", type=int, default=PER_VIEW)
+    parser.add_argument("--shared", action="store_true")
     parser.add_argument("--bare", action="store_true")
     parser.add_argument("--restart", action=argparse.BooleanOptionalAction, default=True)
     words = parser.parse_args()
-    words.clients = [*within_limits(sorted(words.clients))]
+    words.clients.sort()
     load.settle_on(0)
+    if words.shared:
+        uvloop.run(measure_shared(words), loop_factory=ListeningLoop)
+        return
+    words.clients = [*within_limits(words.clients)]
     uvloop.run(measure_bare(words) if words.bare else measure(words))
 
 

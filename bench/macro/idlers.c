@@ -1,13 +1,14 @@
 /* Many idle WebSocket clients in one process: they authenticate, answer pings, and come back.
  *
- *     idlers PORT CLIENTS HELLO COUNTERS FIRST AT_ONCE
+ *     idlers PORT CLIENTS HELLO COUNTERS FIRST AT_ONCE [shared]
  *
  * HELLO is a file as of sink.c. COUNTERS is a file of 64-bit numbers that others map and read, in the
  * order of the enum below. FIRST is the number of the first client: every 20,000 clients connect from
  * another loopback address, because an address has fewer ports than there are clients. AT_ONCE are
  * at most on the way from connect() to the answer to their key. A client whose connection ends returns
  * when the service told it to (`server_shutdown`), or after a second or two. It ends with its
- * standard input.
+ * standard input. With `shared` each socket is that of many clients: it says nothing by itself, and
+ * answers the pings and close frames of all in their order.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -51,7 +52,7 @@ struct client {
 
 static volatile uint64_t *counters;
 static struct client *clients;
-static int count, first, port, at_once, on_the_way, epoll;
+static int count, first, port, at_once, on_the_way, epoll, shared;
 
 static int transmit(int fd, unsigned char opcode, const char *data, size_t size) {
     char frame[LINE + HEAD_MAX];
@@ -122,6 +123,10 @@ static ssize_t frame(struct client *client, const char *data, size_t size) {
     const unsigned char *at = (const unsigned char *)data;
     size_t head = 2, length;
     if (size < 2) return 0;
+    if (shared && !memcmp(data, "HT", 2)) { /* the answer to an upgrade */
+        const char *end = memmem(data, size, "\r\n\r\n", 4);
+        return end ? end + 4 - data : 0;
+    }
     length = at[1] & 0x7f;
     if (length == 126) {
         if (size < 4) return 0;
@@ -134,10 +139,15 @@ static ssize_t frame(struct client *client, const char *data, size_t size) {
     if (size < head + length) return 0;
     switch (at[0] & 0x0f) {
     case 1: text(client, data + head, length); break;
-    case 8: transmit(client->fd, 8, data + head, length); return -1;
+    case 2: break;
+    case 8:
+        transmit(client->fd, 8, data + head, length);
+        if (!shared) return -1;
+        break;
     case 9:
         if (transmit(client->fd, 10, data + head, length)) counters[PONGS]++;
         break;
+    default: fprintf(stderr, "a frame of an unknown kind\n"); exit(1);
     }
     return (ssize_t)(head + length);
 }
@@ -188,11 +198,17 @@ static void connected(struct client *client, int number) {
         "GET /api/v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)number};
-    if (send(client->fd, request, sizeof request - 1, MSG_NOSIGNAL) != sizeof request - 1) {
+    if (shared) {
+        client->state = DONE;
+        on_the_way--;
+        counters[OPEN]++;
+        counters[READY]++;
+    } else if (send(client->fd, request, sizeof request - 1, MSG_NOSIGNAL) != sizeof request - 1) {
         leave(client);
         return;
+    } else {
+        client->state = UPGRADING;
     }
-    client->state = UPGRADING;
     if (epoll_ctl(epoll, EPOLL_CTL_MOD, client->fd, &event)) die("epoll");
 }
 
@@ -219,10 +235,11 @@ static char ***read_hellos(const char *path, int *hellos) {
 }
 
 int main(int words_count, char **words) {
-    if (words_count != 7) {
-        fprintf(stderr, "idlers PORT CLIENTS HELLO COUNTERS FIRST AT_ONCE\n");
+    if (words_count != 7 && words_count != 8) {
+        fprintf(stderr, "idlers PORT CLIENTS HELLO COUNTERS FIRST AT_ONCE [shared]\n");
         return 2;
     }
+    shared = words_count == 8;
     port = atoi(words[1]), count = atoi(words[2]), first = atoi(words[5]), at_once = atoi(words[6]);
     int hellos, file = open(words[4], O_RDWR), next = 0;
     char ***hello = read_hellos(words[3], &hellos);

@@ -27,7 +27,7 @@ from onebook import feeds
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.kit import ExchangeLimits, Limit, Quotas
+from onebook.exchanges.kit import Exchange, ExchangeLimits, Limit, Quotas
 from onebook.feeds import feed as feed_module
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Instrument
@@ -36,6 +36,7 @@ from timing import report
 
 FEEDS = 30
 PACE_S = 0.001_5
+SPUN_S = 0.002  # before a round is due: sleep ends too late
 ROUNDS = 2_000
 FIRST_ROUNDS = 200  # before it counts
 DEPTH = 400
@@ -46,7 +47,7 @@ FRAMES_WAITED_S = 30.0
 # The sender, a process of its own
 
 
-def send(rounds: int) -> None:
+def send(rounds: int, pace_s: float = PACE_S) -> None:
     """Serve `FEEDS` connections one snapshot and then paced updates."""
     load.settle_on(1)
     market = stream.Stream(DEPTH, seed=5)
@@ -61,11 +62,12 @@ def send(rounds: int) -> None:
     time.sleep(0.5)
     due = time.perf_counter()
     for frame in frames:
+        time.sleep(max(0.0, due - time.perf_counter() - SPUN_S))
         while time.perf_counter() < due:
             pass
         for connection in connections:
             connection.send(frame)
-        due += PACE_S
+        due += pace_s
     sys.stdin.read()
 
 
@@ -144,10 +146,7 @@ class CountingSession:
 
 async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
     """30 of our feeds, run as the supervisor runs them."""
-    exchange = feeds.enabled(EXCHANGES, FeedSettings(exchanges=("okx",)))["okx"]
-    exchange = type(exchange)(**{**fields(exchange), "ws_url": f"ws://127.0.0.1:{port}/"})
-    free = (Limit(10**9, 1.0),)
-    quotas = Quotas(ExchangeLimits(200, free, connects=free, fetches=free))
+    exchange = exchange_at(port)
     if to_the_book:
         counted_receive(count)
     else:
@@ -160,7 +159,7 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
             books.open(instrument)
             running = feeds.feed.Feed(
                 exchange, [instrument], books=books, rest=rest,
-                stats=ExchangeStats("okx"), quotas=quotas,
+                stats=ExchangeStats("okx"), quotas=unlimited(),
             )  # fmt: skip
             tasks.append(group.create_task(running.run()))
         await waited(count)
@@ -168,8 +167,16 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
             task.cancel()
 
 
-def fields(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+def exchange_at(port: int, name: str = "okx") -> Exchange:
+    """Return OKX's protocol under a name, served on loopback."""
+    exchange = feeds.enabled(EXCHANGES, FeedSettings(exchanges=("okx",)))["okx"]
+    fields = {each: getattr(exchange, each) for each in exchange.__struct_fields__}
+    return type(exchange)(**{**fields, "name": name, "ws_url": f"ws://127.0.0.1:{port}/"})
+
+
+def unlimited() -> Quotas:
+    free = (Limit(10**9, 1.0),)
+    return Quotas(ExchangeLimits(200, free, connects=free, fetches=free))
 
 
 def counted_receive(count: Count) -> None:

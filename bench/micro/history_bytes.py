@@ -1,6 +1,9 @@
 """Bytes of the history beside raw frames as gzip, and beside rows of cryptofeed's Parquet writer.
 
-The frames are those of `recorder.py`, ten a second and book. `gzip` is a line of arrival time and
+Frames of four exchanges, ten a second and book, go through session, connector and books into the
+recorder. `made` frames are those of `stream`, with 5 or 20 levels; `recorded` are those of OKX and
+Poloniex in the samples, where they are, each once, because repeated frames compress better than
+real ones. `gzip` is a line of arrival time and
 frame, a file for each minute and exchange, as tardis keeps them. `rows` are cryptostore's of the
 same changes: a row for each level with side, price and size as floats, both times, and whether it
 is a delta, written by pyarrow with its defaults (snappy). Both lack keyframes, which the history
@@ -17,29 +20,116 @@ import lzma
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import ours
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import recorder
 
+import bytes as recorded_frames
+import stream
 from onebook.archive.format import LEVEL, HistoryKind
 from onebook.archive.recorder import FLUSH_S, HistoryRecorder
 from onebook.books import Books, LiveBook
 from onebook.clock import ManualClock
 from onebook.core.reference.levels import read_levels
+from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Delta, Snapshot, microseconds
+from onebook.feeds.session import FeedSession
+from onebook.feeds.stats import ExchangeStats
+from onebook.model import Instrument
+from onebook.simulator.kit.replay import scripts
 from timing import report
 
+FRAMES: Final = 5_000  # of each exchange
+DEPTH: Final = 1_000
+KRAKEN_DEPTH: Final = 80
+EPOCH_US: Final = 1_700_000_000_000_000
 CHANGES_PER_S: Final = 10  # of one book
 MINUTE_US: Final = 60_000_000
 ROWS_WRITTEN: Final = 100_000  # of one call of the writer, which makes a row group of them
 TEXTS: Final = ("feed", "symbol", "side")
+
+
+def made(levels: int) -> tuple[dict[str, ours.Snapshot], list[tuple[str, bytes]]]:
+    """Return the snapshot of each exchange, and the frames of all in turn."""
+    market = stream.Stream(DEPTH, seed=5)
+    snapshot, changes = market.snapshot(), [market.frame(levels) for _ in range(FRAMES)]
+    small = stream.Stream(KRAKEN_DEPTH, seed=5)
+    short, few = small.snapshot(), [small.frame(levels) for _ in range(FRAMES)]
+    summed = zip(few, ours.checksums(short, few)[1:], strict=True)
+    frames = {
+        "binance": [stream.binance(b, a, n) for n, (b, a) in enumerate(changes, 1)],
+        "okx": [stream.okx(b, a, n) for n, (b, a) in enumerate(changes, 1)],
+        "coinbase": [stream.coinbase(b, a) for b, a in changes],
+        "kraken": [stream.kraken(b, a, checksum) for (b, a), checksum in summed],
+    }
+    snapshots = {name: short if name == "kraken" else snapshot for name in frames}
+    turns = zip(*([(name, each) for each in found] for name, found in frames.items()), strict=True)
+    return snapshots, [frame for turn in turns for frame in turn]
+
+
+class Made:
+    """Sessions with made frames."""
+
+    def __init__(self, levels: int) -> None:
+        self._snapshots, self.frames = made(levels)
+        self.count = len(self.frames)
+
+    def open(self, books: Books) -> None:
+        self._feeds = {name: ours.Feed(name, each, books) for name, each in self._snapshots.items()}
+
+    def play(self, start: int, stop: int, now: float) -> None:
+        feeds = {name: feed.received for name, feed in self._feeds.items()}
+        for name, frame in self.frames[start:stop]:
+            feeds[name](frame, now)
+
+
+class Recorded:
+    """Sessions with the frames that were recorded."""
+
+    def __init__(self) -> None:
+        found = scripts(recorded_frames.RECORDED)
+        self._instruments = {
+            name: Instrument(
+                name, "BTC/USDT", next(e.native for e in each.listings if e.symbol == "BTC/USDT")
+            )
+            for name, each in found.items()
+        }
+        self.frames = [
+            (name, line.frame.encode())
+            for name, each in found.items()
+            for line in each.lines
+            if line.native == self._instruments[name].native
+        ]
+        self.count = len(self.frames)
+
+    def open(self, books: Books) -> None:
+        self._sessions = {}
+        for name, instrument in self._instruments.items():
+            books.open(instrument)
+            session = FeedSession(
+                EXCHANGES[name], [instrument], books=books, stats=ExchangeStats(name)
+            )
+            session.opened(1.0)
+            self._sessions[name] = session.received
+
+    def play(self, start: int, stop: int, now: float) -> None:
+        for name, frame in self.frames[start:stop]:
+            self._sessions[name](frame, now)
+
+
+def works() -> Iterator[tuple[str, Made | Recorded]]:
+    yield "5 levels", Made(5)
+    yield "20 levels", Made(20)
+    if all(path.exists() for path in recorded_frames.RECORDED):
+        yield "recorded frames", Recorded()
 
 
 class PeerRows:
@@ -115,9 +205,9 @@ def zipped(frames: list[tuple[str, bytes]], times_us: list[int]) -> int:
     return sum(len(gzip.compress(b"".join(lines), 6)) for lines in files.values())
 
 
-async def sizes(work: recorder.Made | recorder.Recorded) -> dict[str, float]:
+async def sizes(work: Made | Recorded) -> dict[str, float]:
     """Play all frames once; return bytes a frame of each form."""
-    books, clock = Books(), ManualClock(1.0, epoch_us=recorder.EPOCH_US)
+    books, clock = Books(), ManualClock(1.0, epoch_us=EPOCH_US)
     peer = PeerRows(clock)
     books.subscribe(on_applied=peer.applied)
     work.open(books)
@@ -140,10 +230,10 @@ async def sizes(work: recorder.Made | recorder.Recorded) -> dict[str, float]:
         history._stop()
         history._thread.shutdown()
         history._closer.shutdown()
-        ours, least = sum(path.stat().st_size for path in _books(root)), floor(root)
-    frames = [work.frames[at % len(work.frames)] for at in range(work.count)]
+        ours_bytes, least = sum(path.stat().st_size for path in _books(root)), floor(root)
     found = {
-        "history": ours, "gzip": zipped(frames, times_us), "rows": peer.bytes(), "floor": least,
+        "history": ours_bytes, "gzip": zipped(work.frames, times_us), "rows": peer.bytes(),
+        "floor": least,
     }  # fmt: skip
     return {name: size / work.count for name, size in found.items()}
 
@@ -154,8 +244,7 @@ def _books(root: Path) -> list[Path]:
 
 
 def main() -> None:
-    recorder.TIMES_PLAYED = 1  # repeated frames compress better than real ones
-    for name, work in recorder.works():
+    for name, work in works():
         found = asyncio.run(sizes(work))
         report(f"bytes of the history, {name}", found, "bytes a frame")
         shares = {each: found["history"] / found[each] for each in ("gzip", "rows", "floor")}

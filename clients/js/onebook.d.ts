@@ -188,6 +188,10 @@ export class View {
   bids: Level[];
   /** Best first. */
   asks: Level[];
+  /** The highest bid; null if there are no bids. Cheaper than `bids[0]`, which makes the whole side. */
+  readonly bestBid: Level | null;
+  /** The lowest ask; null if there are no asks. */
+  readonly bestAsk: Level | null;
   /** Empty while the view is not live. */
   marketStats: Partial<MarketStats>;
   /** Left out because their book is not live. */

@@ -4,7 +4,7 @@
 //   function Best({ symbol }) {
 //     const book = useOrderBook(books, symbol, { depth: 1 });
 //     if (!book.live) return book.problem?.message ?? "Connecting";
-//     return `${book.marketStats.bestBid} / ${book.marketStats.bestAsk}`;
+//     return `${book.bestBid?.price} / ${book.bestAsk?.price}`;
 //   }
 //
 // All components share one connection, on which each choice of options is a view with a name. A book is a

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from onebook.accounts.billing import period_at
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.usage import (
     FLUSH_INTERVAL_S,
+    MARKS_AT_ONCE,
     SLOT_BYTES,
     SLOTS,
     Batch,
@@ -238,6 +240,50 @@ async def test_usage_that_jumps_over_both_marks_warns_before_it_ends(
     meter.add(key.key_id, 1_001)
     await meter.flush()
     assert told == [("warning", 100.1), ("over", 0.0)]
+
+
+class Elsewhere:
+    """A store in which other nodes have used `used_bytes` of each key."""
+
+    def __init__(self, used_bytes: int) -> None:
+        self.usage = self
+        self.used_bytes = used_bytes
+
+    async def totals(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
+        return {}
+
+    async def apply(
+        self, batch: tuple[str, int], deltas: dict[UsageCell, int], now_ms: int
+    ) -> dict[UsageCell, int]:
+        return {cell: count + self.used_bytes for cell, count in deltas.items()}
+
+
+@pytest.mark.parametrize("elsewhere_bytes", [0, 600])
+async def test_the_marks_of_many_keys_are_compared_in_several_turns_of_the_loop(
+    rig: Rig, key: Key, elsewhere_bytes: int
+) -> None:
+    keys = [replace(key, key_id=f"key_{number}") for number in range(2 * MARKS_AT_ONCE + 1)]
+    meter = Meter(Elsewhere(elsewhere_bytes), rig.clock, allowance_bytes=1_000)  # type: ignore[arg-type]
+    await meter.open(*keys)
+    turns, told = [0], {}
+
+    async def turn() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def over(key_id: str) -> None:
+        assert key_id not in told
+        told[key_id] = turns[0]
+
+    meter.on_over.subscribe(over)
+    turning = asyncio.create_task(turn())
+    for each in keys:
+        meter.add(each.key_id, 1_001 - elsewhere_bytes)
+    await meter.flush()
+    turning.cancel()
+    assert told.keys() == {each.key_id for each in keys}
+    assert max(Counter(told.values()).values()) <= MARKS_AT_ONCE
 
 
 async def test_a_reset_lets_a_key_in_again(meter: Meter, rig: Rig, key: Key) -> None:

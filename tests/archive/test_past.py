@@ -1,16 +1,22 @@
 """The history equals the live book: every recorded update is rebuilt with its checksum."""
 
+import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import ipc
 
 import onebook
 from archive.world import EPOCH_US, NAMES, SYMBOL, World, run
 from disks import filled, small_disk
 from onebook.archive import folder as folder_module
+from onebook.archive import format as format_module
 from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.reader import books_at
 from onebook.archive.recorder import KEYFRAME_S, KEYFRAMES_TURN_S
 from onebook.books import LiveBook
@@ -45,6 +51,49 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
     update = onebook.history(tmp_path, SYMBOL, exchanges=NAMES, at=before)
     assert update.time_us == before
     assert set(update.exchanges) == set(NAMES)
+
+
+def rewrite_as_earlier(path: Path) -> None:
+    """Write a merged segment as earlier builds did: a compressed batch for each book."""
+    reader = ipc.open_file(pa.memory_map(str(path)))
+    messages = reader.read_all()
+    pairs = [(each.symbol, each.exchange) for each in folder_module._books_in(reader)]
+    metadata = {**messages.schema.metadata, folder_module.BOOKS: json.dumps(pairs).encode()}
+    schema = messages.schema.with_metadata(metadata)
+    options = ipc.IpcWriteOptions(compression="lz4")
+    parts = [messages.filter(pc.equal(messages["exchange"], name)) for _, name in pairs]
+    with ipc.new_file(path.with_suffix(".new"), schema, options=options) as writer:
+        for part in parts:
+            writer.write_table(part.combine_chunks())
+    path.with_suffix(".new").rename(path)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_merged_segments_are_read_and_closed(
+    tmp_path: Path, earlier: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with several tables, and those of an earlier build."""
+    monkeypatch.setattr(format_module, "MERGED_SIZE", 100)
+    world = World(tmp_path, 5)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 200)
+    folder, hour_us = world.recorder.folder, EPOCH_US // HOUR_US * HOUR_US
+    expected = folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US)
+    folder.merge_segments(hour_us)
+    ((path, *_),) = folder.segments(hour_us)
+    tables = ipc.open_file(pa.memory_map(str(path))).num_record_batches
+    assert 1 < tables <= len(NAMES)
+    if earlier:
+        rewrite_as_earlier(path)
+    assert folder.books([hour_us]) == {(name, SYMBOL) for name in NAMES}
+    assert folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US) == expected
+    assert missing_in(world, slice(None, None, 9)) == set()
+    folder.close_hour(hour_us)
+    closed = folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US)
+    assert {name: rows.to_pylist() for name, rows in closed.items()} == {
+        name: rows.to_pylist() for name, rows in expected.items()
+    }
 
 
 class Crash(Exception):

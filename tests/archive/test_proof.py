@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from typer.testing import CliRunner
 import onebook
 from archive.world import NAMES, SYMBOL, World
 from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.proof import (
+    ProofChain,
+    hour_name,
     leaf_hash,
     load_signing_key,
     merkle_path,
@@ -240,6 +244,50 @@ def test_an_answer_has_a_proof_that_a_short_program_checks(
     (root / line.split(" ")[3]).write_bytes(b"changed")
     assert script(file, key).returncode == 0
     assert "the file was changed" in script(file, key, root).stderr
+
+
+class CountingStore(FileStore):
+    reads = 0
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        return super().read(path)
+
+
+@pytest.mark.parametrize(
+    ("deleting", "gaps", "reads_max"), [(False, False, 2), (True, False, 20), (False, True, 40)]
+)
+def test_the_entry_of_an_hour_is_found_with_few_reads(
+    tmp_path: Path, deleting: bool, gaps: bool, reads_max: int
+) -> None:
+    chance, hours = random.Random(3), list[int]()
+    (tmp_path / "proof").mkdir()
+    number, hour_us = 0, 495_000 * HOUR_US
+    while number < 3_000:
+        hour_us += HOUR_US * (chance.randrange(2, 400) if gaps and chance.random() < 0.01 else 1)
+        name: str | None = hour_name(hour_us)
+        for each in (name, None) if deleting and number > 700 else (name,):
+            entry = {"number": number, "previous": "", "hour": each, "root": each}
+            entry |= {"kept_from": None, "key": None}
+            (tmp_path / f"proof/{number:08}.json").write_text(json.dumps(entry))
+            number += 1
+        hours.append(hour_us)
+    for wanted in (hours[0], hours[-1], *chance.sample(hours, 100)):
+        files = CountingStore(tmp_path)
+        found = ProofChain(files).find(wanted, hour_name(wanted))
+        assert found is not None
+        assert found.hour_us == wanted
+        assert files.reads <= reads_max
+    # An hour that was imported has an entry behind those of later hours.
+    (tmp_path / f"proof/{number:08}.json").write_text(
+        json.dumps(entry | {"number": number, "hour": hour_name(hours[5]), "root": "other"})
+    )
+    found = ProofChain(FileStore(tmp_path)).find(hours[5], "other")
+    assert found is not None
+    assert found.number == number
+    assert ProofChain(FileStore(tmp_path)).find(hours[5], "unknown") is None
+    assert ProofChain(FileStore(tmp_path)).find(hours[-1] + HOUR_US, "unknown") is None
+    assert ProofChain(FileStore(tmp_path)).find(hours[0] - HOUR_US, "unknown") is None
 
 
 async def test_the_open_hour_has_no_proof_yet(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from archive.world import EPOCH_US, SYMBOL, World
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US, hour_folder
 from onebook.archive.proof import verify
-from onebook.archive.reader import books_at
+from onebook.archive.reader import books_at, recorded_times
 from onebook.archive.recorder import UPLOAD_RETRY_S, HistoryRecorder
 from onebook.archive.stores import FileStore
 from onebook.archive.uploads import Uploader
@@ -160,6 +160,31 @@ async def test_a_moment_needs_two_requests_a_book(tmp_path: Path, port: int) -> 
         files = [each.rpartition("/")[2] for each in found]
         assert files.count("manifest.txt") == files.count("coverage.parquet") == 2 * hours
         assert not any(each.startswith("HEAD") for each in found if each.endswith("USDT.parquet"))
+
+
+async def test_other_answers_need_few_requests(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "others")
+    world = await recorded(tmp_path / "history", FileStore(url))
+    at_us, _ = world.live[40]
+    folder, tree = HistoryFolder(url), 4  # folders of years, months, days and hours
+    times = partial(recorded_times, folder, SYMBOL, at_us, at_us + HOUR_US)
+    assert len(requests_of(url, times)) == tree + 1 + 2 * (2 + 2)  # of two days
+    quality = partial(folder.quality, at_us - HOUR_US, at_us)
+    assert len(requests_of(url, quality)) == tree + 2
+    rows = partial(folder.rows, [EPOCH_US // HOUR_US * HOUR_US], SYMBOL, at_us, at_us + 1)
+    assert len(requests_of(url, rows)) == 2 + 2 * 3  # a manifest, three books
+    plain, proven = (
+        requests_of(url, partial(onebook.history, url, SYMBOL, at=at_us, proof=proof))
+        for proof in (False, True)
+    )
+    assert len(proven) - len(plain) == 2 + 2  # the manifest, the entry
+    lost = requests_of(url, partial(lost_moment, url, at_us + 100 * 24 * HOUR_US))
+    assert len(lost) <= 2 + tree + 1 + 2 * 2  # no manifest, the last hour
+
+
+def lost_moment(url: str, at_us: int) -> None:
+    with pytest.raises(HistoryMissing, match="recorded until"):
+        books_at(HistoryFolder(url), SYMBOL, at_us)
 
 
 async def test_files_of_an_hour_that_changed_after_the_manifest_are_read(

@@ -1,6 +1,8 @@
 """The public names of the library and of the client of a service, side by side."""
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from onebook.client.view import ViewSide
 from onebook.library import BookSide, BookUpdate, OrderBook, OrderBooks
 from onebook.library.book import ServiceOptions
 
+TYPES = (Path(__file__).parents[2] / "clients/js/onebook.d.ts").read_text()
 # Of a view alone: what the service says in its own words, and how messages are applied.
 OF_A_VIEW = {
     "market_stats", "stale_exchanges", "rejected", "states", "reports", "ages", "coverage", "fills",
@@ -66,6 +69,19 @@ def test_a_name_of_one_is_a_name_of_the_other_with_the_same_arguments(ours, thei
     assert public(theirs) - more == public(ours) - more
     for name in public(ours) - more:
         assert signature(theirs, name) == signature(ours, name), name
+
+
+SPELLED = {"fill": "fills"}  # in JavaScript, and in Python
+
+
+def test_a_view_in_javascript_has_the_names_of_the_one_in_python():
+    (body,) = re.findall(r"^export class View \{\n(.*?)^\}", TYPES, re.DOTALL | re.MULTILINE)
+    names = set(re.findall(r"^  (?:readonly )?(\w+)[:(]", body, re.MULTILINE)) - {"constructor"}
+    assert {"bestBid", "bestAsk", "bids", "marketStats", "apply"} <= names
+    in_python = {
+        SPELLED.get(name, re.sub("[A-Z]", lambda at: f"_{at[0].lower()}", name)) for name in names
+    }
+    assert in_python - public(BookView) == set()
 
 
 SHARED = [name for name in vars(orderbook.OrderBookState) if not name.startswith("_")]

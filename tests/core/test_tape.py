@@ -127,6 +127,45 @@ def test_the_compiled_tape_equals_the_reference(steps) -> None:
         assert compiled.columns() == slow.columns()
 
 
+@needs_compiled
+@given(STEPS, st.randoms(use_true_random=False))
+def test_the_compiled_merger_equals_the_reference(steps, rng) -> None:
+    recorded, parts = Recorded(core), []
+    for start in range(0, len(steps) + 1, 3):
+        for step in steps[start : start + 3]:
+            recorded.step(step)
+        parts.append(recorded.columns())
+    count = sum(len(each.kinds) for each in parts)
+    order = array("q", rng.choices(range(count), k=count + 2) if count else ())
+    found = core.TapeMerger(parts).columns(order)
+    assert found == reference.TapeMerger(parts).columns(order)
+    assert core.TapeMerger([found]).columns(array("q", range(len(order)))) == found
+
+
+@pytest.mark.parametrize("made", EACH)
+def test_a_merger_refuses_what_does_not_fit(made) -> None:
+    one = TapeColumns(
+        *(bytes(width) for width in (8, 4, 1, 1, 1, 8, 8, 8, 8, 8, 8, 8)),
+        *(array("i", [0, 1]).tobytes(),) * 2,
+        *(bytes(8),) * 4,
+    )
+    first = array("q", [0])
+    assert made.TapeMerger([one]).columns(first) == one
+    assert len(made.TapeMerger([]).columns(array("q")).kinds) == 0
+    for at, column in enumerate(one):
+        with pytest.raises(ValueError, match="different lengths"):
+            made.TapeMerger([(*one[:at], column + bytes(8), *one[at + 1 :])])
+    for part in (one[:-1], (*one, b"")):
+        with pytest.raises(ValueError, match="too"):
+            made.TapeMerger([part])
+    for number in (-1, 1, 2**40):
+        with pytest.raises(IndexError):
+            made.TapeMerger([one]).columns(array("q", [number]))
+    for starts in ([-1, 1], [1, 0], [0, 2]):
+        with pytest.raises(ValueError, match="outside"):
+            made.TapeMerger([one._replace(ask_starts=array("i", starts).tobytes())]).columns(first)
+
+
 @pytest.mark.parametrize("made", EACH)
 @given(steps=STEPS)
 @settings(max_examples=60)

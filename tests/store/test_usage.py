@@ -5,6 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from onebook.store import Store, UsageCell
+from onebook.store.usage import CELLS_AT_ONCE
 from store.samples import JANUARY, KEY
 
 
@@ -26,6 +27,14 @@ async def test_usage_of_many_is_found_at_once_each_in_its_own_period(keyed: Stor
     assert await keyed.usage.totals([cells[0], cells[3], *unused]) == {cells[0]: 1, cells[3]: 4}
     assert await keyed.usage.totals([cells[1], cells[3]]) == {cells[1]: 2, cells[3]: 4}
     assert await keyed.usage.totals([]) == {}
+
+
+async def test_a_batch_of_many_is_written_in_parts_and_counts_as_one(keyed: Store) -> None:
+    cells = [UsageCell("key_1", 9 * number) for number in range(2 * CELLS_AT_ONCE + 1)]
+    deltas = {cell: number for number, cell in enumerate(reversed(cells), start=1)}
+    assert await keyed.usage.apply(("node", 1), deltas, 1) == deltas
+    assert await keyed.usage.apply(("node", 1), deltas, 2) is None
+    assert await keyed.usage.totals(cells) == deltas
 
 
 async def test_a_batch_counts_once_however_often_it_comes(keyed: Store) -> None:

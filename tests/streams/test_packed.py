@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 import onebook.core
-from client.test_js import MODULE, NODE, needs_node
+from client.test_js import MODULE, NODE, camel, needs_node
 from core.both import EACH
 from onebook.client.failures import Unavailable
 from onebook.client.packed import PackedBook, decode
@@ -22,6 +23,7 @@ from onebook.client.view import BookView
 from onebook.exchanges.kit import Snapshot
 from onebook.fees import TakerFees
 from onebook.health import Health
+from onebook.orderbook import EXACT
 from onebook.streams.fill import fill_sizes
 from onebook.streams.packed import with_skipped, with_subscription, with_view
 from onebook.transfers import CoinTransfer, NetworkTransfer
@@ -33,6 +35,7 @@ from .test_streams import BOOK, SYMBOL, Rig, key, levels, parse
 PROTOBUFJS = Path(sys.prefix) / "axe/node_modules/protobufjs/index.js"
 NAMES = ("binance", "kraken", "okx")
 SEEDS = 60
+SCALES = (0, 1, 2, 8, 9, 10, 15, 16, 40)
 # Frames of each world that the fuzz tests damage; `make soak-fuzz` damages the most.
 MUTATED = min(4_000, int(os.environ.get("ONEBOOK_FUZZ_INPUTS", "500")))
 FEES = TakerFees(binance="0.1", kraken="0.075", okx="-0.02")
@@ -160,7 +163,36 @@ for (const updates of worlds) {
     const { buffer } = Uint8Array.from(Buffer.from(hex, "hex"));
     assert.ok(json.apply(parseExact(text)));
     assert.ok(packed.apply(reader.message(updateOf(buffer))));
+    const best = [packed.bestBid, packed.bestAsk];
+    assert.deepEqual(best, [json.bestBid, json.bestAsk]);
     assert.deepEqual(shown(packed), shown(json));
+    assert.ok(best[0] === (packed.bids[0] ?? null) && best[1] === (packed.asks[0] ?? null));
+    compared += 1;
+  }
+}
+console.log(compared);
+"""
+
+
+NUMBERS = """
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { PackedReader, View, updateOf } from "MODULE";
+const { table, worlds } = JSON.parse(readFileSync(process.argv[1], "utf8"));
+const levels = (side) => side.map(({ price, amount, exchanges }) => [price, amount, exchanges]);
+let compared = 0;
+for (const updates of worlds) {
+  const [view, reader] = [new View("BTC/USDT"), new PackedReader(table, {})];
+  const copies = updates.map(([, hex]) => {
+    const { buffer } = Uint8Array.from(Buffer.from(hex, "hex"));
+    assert.ok(view.apply(reader.message(updateOf(buffer))), "the checksum");
+    return view.copy();
+  });
+  for (const [at, copy] of copies.entries()) { // none was read before the last update
+    const { bids, asks, stats } = updates[at][0];
+    const best = [copy.bestBid, copy.bestAsk].filter(Boolean);
+    assert.deepEqual(levels(best), [...bids.slice(0, 1), ...asks.slice(0, 1)]);
+    assert.deepEqual([levels(copy.bids), levels(copy.asks), copy.marketStats], [bids, asks, stats]);
     compared += 1;
   }
 }
@@ -238,6 +270,71 @@ def test_javascript_reads_the_books_of_json(tmp_path):
         for field in message.fields
     }
     assert judged == fields
+
+
+def any_number(rng):
+    """An integer of 64 bits around a limit of JavaScript's numbers, or of any other size."""
+    limit = (1 << rng.choice((31, 32, 53, 64))) + rng.randint(-3, 3)
+    number = rng.choice((limit, rng.getrandbits(rng.randint(1, 64)), 10 ** rng.randint(0, 19)))
+    return min(max(number, 1), (1 << 64) - 1)
+
+
+def any_book(rng, count):
+    """Updates of random numbers, each with the book after it as texts."""
+    view, packed_book = BookView(SYMBOL), PackedBook(NAMES)
+    for number in range(1, count + 1):
+        if number == 1 or rng.random() < 0.1:
+            update = Update(update_number=number, time_us=7)
+            sides, scales = {"bids": {}, "asks": {}}, rng.choices(SCALES, k=2)
+            update.price_scale, update.amount_scale = scales
+        else:
+            update = Update(update_number=number, elapsed_us=7)
+        for name, levels_of in sides.items():
+            rows = [(any_number(rng), rng.randint(1, 7)) for _ in range(20)]
+            changes = {any_number(rng): row for row in rows[: rng.choice((0, 9))]}
+            for price in rng.sample(list(levels_of), k=len(levels_of) // rng.randint(1, 4)):
+                changes[price] = rng.choice(((0,), *rows[: rng.choice((0, 1, 9))]))
+            before = 0
+            for price in sorted(changes, reverse=name == "bids"):
+                getattr(update, name).extend((abs(price - before), *changes[price]))
+                before = price
+            rows = sorted((levels_of | changes).items(), reverse=name == "bids")
+            sides[name] = {price: row for price, row in rows if row != (0,)}
+        texts = {name: as_texts(levels_of, *scales) for name, levels_of in sides.items()}
+        best = [f"{price}:{amount}" for side in texts.values() for price, amount, _ in side[:25]]
+        update.checksum = crc32(":".join(best).encode())
+        assert view.apply_packed(update, packed_book)
+        stats = {
+            camel(name): value if value is None or name == "crossed" else f"{Decimal(value):f}"
+            for name, value in view.market_stats.items()
+        }
+        yield {**texts, "stats": stats}, update.SerializeToString().hex()
+
+
+def as_texts(side, price_scale, amount_scale):
+    """The levels of a side as JavaScript shows them."""
+    return [
+        [
+            plain(price, price_scale),
+            plain(amount, amount_scale),
+            [name for at, name in enumerate(NAMES) if bits >> at & 1],
+        ]
+        for price, (amount, bits) in side.items()
+    ]
+
+
+def plain(number, scale):
+    """An integer at a scale as decimal text without trailing zeros."""
+    return f"{Decimal(number).scaleb(-scale, EXACT).normalize(EXACT):f}"
+
+
+@needs_node
+def test_numbers_of_any_size_are_exact_and_a_book_stays_as_it_was(tmp_path):
+    worlds = []
+    for seed in range(SEEDS):
+        print("seed", seed)
+        worlds.append([*any_book(random.Random(f"{seed}"), 20)])
+    assert compared(tmp_path, NUMBERS, worlds) == 20 * SEEDS
 
 
 def answer(message_id="q1"):
@@ -441,6 +538,40 @@ def test_a_damaged_update_never_breaks_javascript(tmp_path):
     rng = random.Random(8)
     worlds = [[each.hex() for each in (frames[0], *mutated(rng, frames))] for frames in originals()]
     assert compared(tmp_path, FUZZ, worlds) == MUTATED * len(OPTIONS)
+
+
+STRANGE = """
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { PackedReader, View, updateOf } from "MODULE";
+const { table, worlds } = JSON.parse(readFileSync(process.argv[1], "utf8"));
+console.log(JSON.stringify(worlds.map((hex) => {
+  const [view, reader] = [new View("BTC/USDT"), new PackedReader(table, {})];
+  try {
+    const { buffer } = Uint8Array.from(Buffer.from(hex, "hex"));
+    return view.apply(reader.message(updateOf(buffer))) && view.marketStats.spreadPercent;
+  } catch (error) {
+    return error.message;
+  }
+})));
+"""
+
+
+@needs_node
+def test_strange_levels_are_refused_in_javascript_with_their_fault(tmp_path):
+    level = (1, 7)
+    cases = {
+        "0": {"bids": (0, *level), "asks": (0, *level)},
+        "a price occurs twice": {"bids": (5, *level, 0, *level)},
+        "a price is negative": {"bids": (5, *level, 6, *level)},
+        "a level is cut off": {"asks": (5, 1)},
+        "an exchange is not in the table": {"asks": (5, 1, 8)},
+        "its numbers have too many decimals": {"price_scale": 41},
+    }
+    frames = [Update(**fields).SerializeToString().hex() for fields in cases.values()]
+    expected = [f"The service sent an invalid binary update: {fault}." for fault in cases]
+    expected[0] = "0"
+    assert compared(tmp_path, STRANGE, frames) == expected
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,18 @@ test("deltas are merged by value into a new array, and what has not changed is t
   assert.ok(view.bids[0] === bids[0] && view.bids[2] === bids[2] && view.asks[1] === asks[0]);
 });
 
+test("the best levels are those of the sides, or null", () => {
+  const view = new View("BTC/USDT");
+  assert.deepEqual([view.bestBid, view.bestAsk], [null, null]);
+  view.apply(update(1, [[99, 1], [100, 2]], [[101, 3]]));
+  assert.ok(view.bestBid === view.bids[0] && view.bestAsk === view.asks[0] && view.bestBid.price === "100");
+  assert.equal(view.copy().bestBid, view.bids[0]);
+  view.apply(parseExact('{"type":"best","symbol":"BTC/USDT","bid":[100.50,3],"ask":null}'));
+  assert.deepEqual([view.bestBid.price, view.bestAsk], ["100.50", null]);
+  view.lose({ code: "gap", message: "x", retryInS: 0 });
+  assert.deepEqual([view.bestBid, view.bestAsk], [null, null]);
+});
+
 test("attribution is read in both forms, and a copy does not change", () => {
   const view = new View("BTC/USDT");
   view.apply(update(1, [[100, 2, [["okx", 1.5], ["kraken", 0.5]]]]));

@@ -23,7 +23,7 @@ import secrets
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -378,6 +378,7 @@ CLOSE_PAUSE_S: Final = 0.2
 # flush interval, this time, and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
 MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the flush interval
+MARKS_AT_ONCE: Final = 500  # whose usage is compared with their allowance in one turn: 0.5 ms
 PROBE_S: Final = 2.0  # interval at which an idle meter checks that the store is writable
 
 
@@ -571,10 +572,12 @@ class Meter:
         self._report_marks(list(self._pending))
 
     async def _collect_in_turns(self) -> None:
-        """Collect without delaying the event loop by the number of connections."""
+        """Collect without delaying the event loop by the number of connections or keys."""
         for _ in self._portions():
             await asyncio.sleep(0)
-        self._report_marks(list(self._pending))
+        for cells in _parts(list(self._pending)):
+            self._report_marks(cells)
+            await asyncio.sleep(0)
 
     def _next_batch(self) -> Batch | None:
         if not self._pending:
@@ -598,17 +601,22 @@ class Meter:
         totals = await self._store.usage.apply(number, batch.deltas, self._clock.wall_ms())
         self._unconfirmed = None
         self._flushed_s = self._clock.monotonic()
-        # The totals include bytes delivered to the same keys by other nodes.
-        for cell, total in (totals or {}).items():
-            count = self._counts[cell.key_id]
-            if count.cell == cell:
-                count.used_bytes = total + self._pending.get(cell, 0)
-        self._report_marks(batch.deltas)
+        for cells in _parts(list(batch.deltas)):
+            # The totals include bytes delivered to the same keys by other nodes.
+            for cell in cells:
+                count = self._counts[cell.key_id]
+                if totals is not None and count.cell == cell:
+                    count.used_bytes = totals[cell] + self._pending.get(cell, 0)
+            self._report_marks(cells)
+            await asyncio.sleep(0)
 
     def _report_marks(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
-            passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]
+            reached = self._mark(count)
+            if reached <= count.reported:
+                continue
+            passed = [mark for mark in UsageMark if count.reported < mark <= reached]
             for mark in passed:  # usage that passes both thresholds in one step is warned first
                 count.reported = mark
                 ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
@@ -720,6 +728,11 @@ class Meter:
         except OnebookError:
             return False
         return True
+
+
+def _parts(cells: Sequence[UsageCell]) -> Iterator[Sequence[UsageCell]]:
+    """Split the cells of many keys, for one turn of the event loop each."""
+    return (cells[first : first + MARKS_AT_ONCE] for first in range(0, len(cells), MARKS_AT_ONCE))
 
 
 def new_epoch() -> str:

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,16 +38,20 @@ from onebook.archive.format import (
     ENCODINGS,
     HOUR_US,
     KINDS,
+    MESSAGES,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
+    BookPlace,
     HistoryKind,
     Interval,
     codes,
     file_name,
     hour_folder,
     integers,
+    joined_array,
     levels_of,
+    merged_by_book,
     rows_of,
 )
 from onebook.archive.proof import MANIFEST, Sealer, inclusion, sizes
@@ -60,15 +64,13 @@ from onebook.files import try_lock
 # needs only one.
 ROW_GROUP_SIZE: Final = 8_192
 ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
-MERGED: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-BOOKS: Final = b"onebook.books"  # metadata of a merged segment: [symbol, exchange] of each batch
+BOOKS: Final = b"onebook.books"  # metadata of a merged segment: its `BookPlace`s
+LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
 MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
-T = TypeVar("T")
-R = TypeVar("R")
 COVERAGE_SCHEMA: Final = pa.schema(
     [
         pa.field("run", pa.int64(), nullable=False),
@@ -169,17 +171,20 @@ class HistoryFolder:
             os.close(self._lock)
             self._lock = None
 
-    def hours(self) -> list[int]:
-        """Return the start of each hour that has files."""
-        closed = (
-            _start_us(year, month, day, hour)
-            for year in self.files.folders()
-            if len(year) == 4 and year.isdigit()
-            for month in self.files.folders(year)
-            for day in self.files.folders(f"{year}/{month}")
-            for hour in self.files.folders(f"{year}/{month}/{day}")
-        )
-        return sorted({*closed, *self.open_hours()})
+    def hours(self, start_us: int = 0, end_us: int = LAST_US) -> list[int]:
+        """Return the start of each hour that has files and a part of this time."""
+        first, last = (hour_folder(min(max(each, 0), LAST_US)) for each in (start_us, end_us))
+        folders = [each for each in self.files.folders() if len(each) == 4 and each.isdigit()]
+        for _ in ("month", "day", "hour"):
+            folders = [each for each in folders if first[: len(each)] <= each <= last]
+            names = self.files.each(self.files.folders, folders)
+            folders = [
+                f"{folder}/{name}"
+                for folder, some in zip(folders, names, strict=True)
+                for name in some
+            ]
+        found = {*(_start_us(*each.split("/")) for each in folders), *self.open_hours()}
+        return sorted(each for each in found if start_us - HOUR_US < each <= end_us)
 
     def open_hours(self) -> list[int]:
         """Return the start of each hour that has segments."""
@@ -203,35 +208,31 @@ class HistoryFolder:
 
     def coverage(self, hours: Iterable[int]) -> list[Interval]:
         """Return the recorded times of these hours."""
-        return joined(each for some in self._each(self._coverage, hours) for each in some)
+        return joined(each for some in self.files.each(self._coverage, hours) for each in some)
 
     def _coverage(self, hour_us: int) -> list[Interval]:
         found = [Interval(each.run, each.start_us, each.end_us) for each in self.segments(hour_us)]
         with suppress(FileNotFoundError):
-            rows = pq.read_table(pa.BufferReader(self.files.read(_coverage_path(hour_us))))
+            rows = self._table(_coverage_path(hour_us))
             columns = [rows.column(at).cast(pa.int64()).to_pylist() for at in range(3)]
             found += map(Interval, *columns)
         return found
 
-    def _each(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
-        """Call a function for each value: at once if a store answers."""
-        values = [*values]
-        if not self.files.remote or len(values) < 2:
-            return [function(each) for each in values]
-        with ThreadPoolExecutor(self.files.threads, "history-read") as pool:
-            return [*pool.map(function, values)]
-
     def quality(self, start_us: int, end_us: int) -> pa.Table:
         """Return the quality of each book in the closed hours that begin in this time."""
-        found = [QUALITY_SCHEMA.empty_table()]
-        for hour_us in self.hours():
-            if start_us <= hour_us < end_us:
-                with (
-                    suppress(FileNotFoundError),
-                    self.files.open(f"{hour_folder(hour_us)}/{QUALITY}") as file,
-                ):
-                    found.append(pq.read_table(file).cast(QUALITY_SCHEMA))
-        return pa.concat_tables(found)
+        hours = [each for each in self.hours(start_us, end_us) if start_us <= each < end_us]
+        found = self.files.each(self._quality, hours)
+        return pa.concat_tables([QUALITY_SCHEMA.empty_table(), *found])
+
+    def _quality(self, hour_us: int) -> pa.Table:
+        try:
+            return self._table(f"{hour_folder(hour_us)}/{QUALITY}").cast(QUALITY_SCHEMA)
+        except FileNotFoundError:
+            return QUALITY_SCHEMA.empty_table()
+
+    def _table(self, path: str) -> pa.Table:
+        """Read a small file, in two requests of a store."""
+        return pq.read_table(pa.BufferReader(self.files.read(path)))
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
         """Write a segment of one hour.
@@ -239,8 +240,7 @@ class HistoryFolder:
         Raises:
             OSError: It cannot be written.
         """
-        # Not compressed: it is read and deleted within a minute.
-        self._write_segment([messages], messages.schema, self._segment_path(segment), None)
+        self._write_segment([messages], messages.schema, self._segment_path(segment))
 
     def merge_segments(self, hour_us: int, least: int = 1) -> None:
         """Merge each run's segments into one by book, if there are at least this many."""
@@ -252,10 +252,9 @@ class HistoryFolder:
             first, last = some[0], some[-1]
             merged = Segment(first.path, run, first.first, last.last, first.start_us, last.end_us)
             path = self._segment_path(merged)
-            messages = pa.concat_tables([_opened(each.path).read_all() for each in some])
-            parts, books = _by_book(messages.unify_dictionaries().combine_chunks())
-            metadata = {**(messages.schema.metadata or {}), BOOKS: json.dumps(books).encode()}
-            self._write_segment(parts, messages.schema.with_metadata(metadata), path, MERGED)
+            books, parts = merged_by_book([_messages_in(each.path) for each in some])
+            schema = MESSAGES.with_metadata({**MESSAGES.metadata, BOOKS: json.dumps(books)})
+            self._write_segment(parts, schema, path)
             for each in some:
                 if each.path != path:
                     each.path.unlink()
@@ -299,17 +298,19 @@ class HistoryFolder:
     def _written(self, hour_us: int) -> Iterator[pa.Table]:
         """Write the file of each book of an hour, and yield its rows in order of the symbol."""
         folder = self._closed(hour_us)
-        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, int]]] = {}
+        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, BookPlace]]] = {}
         for path in folder.glob("*/*.parquet"):  # that an earlier close wrote
             parts[path.stem, path.parent.name] = []
         for segment in self.segments(hour_us):
             reader = _opened(segment.path)
-            for batch, (symbol, exchange) in enumerate(_books_in(reader)):
-                parts.setdefault((file_name(symbol), exchange), []).append((reader, batch))
+            for each in _books_in(reader):
+                parts.setdefault((file_name(each.symbol), each.exchange), []).append((reader, each))
         for (name, exchange), batches in sorted(parts.items()):
             path = folder / exchange / f"{name}.parquet"
             if batches:
-                messages = pa.Table.from_batches([reader.get_batch(at) for reader, at in batches])
+                messages = pa.Table.from_batches(
+                    [place.of(reader.get_batch(place.table)) for reader, place in batches]
+                )
                 yield self._write_book(rows_of(messages), path)
             else:
                 yield read_rows(self.files, f"{hour_folder(hour_us)}/{exchange}/{path.name}")
@@ -353,7 +354,7 @@ class HistoryFolder:
         if not self.files.remote:
             known = self.coverage(hours)
             return RecordedMoment(known, *self._retried(hours, symbol, None, at_us, exchanges))
-        listed = dict(zip(hours, self._each(self.closed_files, hours), strict=True))
+        listed = dict(zip(hours, self.files.each(self.closed_files, hours), strict=True))
         complete = [each for each in hours if _coverage_path(each) in listed[each]]
         with ThreadPoolExecutor(1, "history-coverage") as pool:
             coverage = pool.submit(self.coverage, complete)
@@ -415,7 +416,7 @@ class HistoryFolder:
                 else:
                     reads.append(partial(_read_small, paths, symbol, exchanges))
         books: dict[str, dict[str, int]] = {}
-        for files in self._each(
+        for files in self.files.each(
             lambda each: self.book_files(each, symbol, exchanges, listed.get(each)), hours
         ):
             for path, size in files.items():
@@ -435,11 +436,19 @@ class HistoryFolder:
         )
 
     def closed_files(self, hour_us: int) -> dict[str, int]:
-        """Return the bytes of each file of a closed hour by its path, without the manifest."""
-        try:  # one file, where a store lists a thousand files a request
-            return sizes(self.files.read(f"{hour_folder(hour_us)}/{MANIFEST}"))
-        except FileNotFoundError:
-            return self.files.files(hour_folder(hour_us))
+        """Return the bytes of each Parquet file of a closed hour by its path.
+
+        Of a store they are read from the manifest, because it lists a thousand files a request.
+        """
+        folder = hour_folder(hour_us)
+        if self.files.remote:
+            with suppress(FileNotFoundError):
+                return sizes(self.files.read(f"{folder}/{MANIFEST}"))
+        return {
+            path: size
+            for path, size in self.files.files(folder).items()
+            if path.endswith(".parquet")
+        }
 
     def book_files(
         self,
@@ -471,10 +480,10 @@ class HistoryFolder:
     def books(self, hours: Iterable[int]) -> set[tuple[str, str]]:
         """Return exchange and symbol of each book that was recorded in these hours."""
         found: set[tuple[str, str]] = set()
-        for hour_us in hours:
-            folder = hour_folder(hour_us)
-            for path in map(PurePosixPath, self.files.files(folder)):
-                if path.suffix == ".parquet" and str(path.parent) != folder:
+        hours = [*hours]
+        for hour_us, files in zip(hours, self.files.each(self.closed_files, hours), strict=True):
+            for path in map(PurePosixPath, files):
+                if str(path.parent) != hour_folder(hour_us):
                     base, _, quote = path.stem.rpartition("-")
                     found.add((path.parent.name, f"{base}/{quote}"))
             for each in self.segments(hour_us):
@@ -524,18 +533,11 @@ class HistoryFolder:
         return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
 
     @staticmethod
-    def _write_segment(
-        parts: Iterable[pa.Table],
-        schema: pa.Schema,
-        path: Path,
-        options: ipc.IpcWriteOptions | None,
-    ) -> None:
-        buffer = pa.BufferOutputStream()  # because pyarrow writes a file in many small pieces
-        with ipc.new_file(buffer, schema, options=options) as writer:
-            for part in parts:
-                writer.write_table(part)
-        with _complete(path) as file:
-            file.write(buffer.getvalue())
+    def _write_segment(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
+        # Not compressed: closing an hour would spend more on it than on all of its own copies.
+        with _complete(path) as file, ipc.new_file(file, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
 
 
 def _coverage_path(hour_us: int) -> str:
@@ -584,10 +586,15 @@ def _opened(path: Path) -> ipc.RecordBatchFileReader:
     return ipc.open_file(pa.memory_map(str(path)))
 
 
-def _books_in(reader: ipc.RecordBatchFileReader) -> list[tuple[str, str]]:
-    """Return symbol and exchange of each batch; nothing if batches are not by book."""
-    books = (reader.schema.metadata or {}).get(BOOKS, b"[]")
-    return [(symbol, exchange) for symbol, exchange in json.loads(books)]
+def _books_in(reader: ipc.RecordBatchFileReader) -> list[BookPlace]:
+    """Return where each book is; nothing if the segment is not merged."""
+    found = json.loads((reader.schema.metadata or {}).get(BOOKS, b"[]"))
+    if found and len(found[0]) == 2:  # of an earlier build: each batch is a book
+        return [
+            BookPlace(symbol, exchange, at, 0, reader.get_batch(at).num_rows)
+            for at, (symbol, exchange) in enumerate(found)
+        ]
+    return [BookPlace(*each) for each in found]
 
 
 def _books_of_segment(path: Path) -> set[tuple[str, str]]:
@@ -595,55 +602,34 @@ def _books_of_segment(path: Path) -> set[tuple[str, str]]:
     reader = _opened(path)
     books = _books_in(reader)
     if books:
-        return {(exchange, symbol) for symbol, exchange in books}
+        return {(each.exchange, each.symbol) for each in books}
     messages = reader.read_all()
     pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
     return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
 
 
-def _by_book(messages: pa.Table) -> tuple[list[pa.Table], list[tuple[str, str]]]:
-    """Divide messages by book, each in order."""
-    symbols, exchanges = (messages[name].combine_chunks() for name in ("symbol", "exchange"))
-    names = [symbols.dictionary.to_pylist(), exchanges.dictionary.to_pylist()]
-    count = pa.scalar(len(names[1]), pa.int32())
-    book = pc.add(pc.multiply(symbols.indices, count), exchanges.indices)
-    order = pc.array_sort_indices(book)
-    ordered, runs = messages.take(order), pc.run_end_encode(book.take(order))
-    books = [divmod(code, len(names[1])) for code in runs.values.to_pylist()]
-    parts, start = [], 0
-    for end in runs.run_ends.to_pylist():
-        parts.append(ordered.slice(start, end - start))
-        start = end
-    return parts, [(names[0][symbol], names[1][exchange]) for symbol, exchange in books]
-
-
 def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
     """Return the rows of each book of a symbol in a merged segment."""
     reader = _opened(path)
-    return [
-        BookRows(exchange, _read_rows(pa.Table.from_batches([reader.get_batch(at)])))
-        for at, (name, exchange) in enumerate(_books_in(reader))
-        if name == symbol and (exchanges is None or exchange in exchanges)
+    wanted = [
+        each
+        for each in _books_in(reader)
+        if each.symbol == symbol and (exchanges is None or each.exchange in exchanges)
     ]
+    tables = {each.table: pa.Table.from_batches([reader.get_batch(each.table)]) for each in wanted}
+    return _book_rows(wanted, tables)
 
 
 def _read_small(
     paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
 ) -> list[BookRows]:
-    """Return the rows of each book of a symbol in segments that are not merged yet.
+    """Return the rows of each book of a symbol in segments that are not merged yet."""
+    places, tables = merged_by_book([_messages_in(path) for path in paths], symbol, exchanges)
+    return _book_rows(places, dict(enumerate(tables)))
 
-    They are joined before anything else, because a minute has 120 of them.
-    """
-    messages = pa.concat_tables([_messages_in(path) for path in paths])
-    wanted = pc.equal(messages["symbol"], symbol)
-    if exchanges is not None:
-        names = pa.array([*exchanges], pa.string())
-        wanted = pc.and_(wanted, pc.is_in(messages["exchange"].cast(pa.string()), names))
-    messages = messages.filter(wanted).unify_dictionaries().combine_chunks()
-    return [
-        BookRows(exchange, _read_rows(part))
-        for part, (_, exchange) in zip(*_by_book(messages), strict=True)
-    ]
+
+def _book_rows(places: Iterable[BookPlace], tables: Mapping[int, pa.Table]) -> list[BookRows]:
+    return [BookRows(each.exchange, _read_rows(each.of(tables[each.table]))) for each in places]
 
 
 def _messages_in(path: Path) -> pa.Table:
@@ -670,7 +656,7 @@ def _read_rows(messages: pa.Table) -> pa.Table:
 
 def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:
     """Yield the row groups of a book: from a keyframe to another."""
-    kinds = rows["kind"].combine_chunks()
+    kinds = joined_array(rows["kind"])
     keyframes = pc.equal(kinds.indices, pc.index(kinds.dictionary, HistoryKind.KEYFRAME))
     bids, asks = (levels_of(rows[side])[0] for side in ("bids", "asks"))
     start = size = 0

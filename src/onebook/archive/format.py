@@ -6,7 +6,7 @@ amounts are integers: 12345 at a scale of 2 is 123.45.
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
@@ -14,12 +14,13 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onebook.core import TapeColumns, TapeKind
+from onebook.core import TapeColumns, TapeKind, TapeMerger
 from onebook.model import Instrument
 
 VERSION: Final = 2
 METADATA: Final = b"onebook.history"  # key of the version in a file's metadata
 HOUR_US: Final = 3_600_000_000
+MERGED_SIZE: Final = 8_192  # messages of a table of several books, at least
 
 
 class HistoryKind(StrEnum):
@@ -124,6 +125,8 @@ CODES: Final[dict[int, Literal["b", "i", "q"]]] = {1: "b", 4: "i", 8: "q"}  # of
 STATE_COLUMNS: Final = (
     "updated", "audits", "levels_max", "window", "health", "reason", "detail", "twins",
 )  # fmt: skip
+# Columns of messages that pyarrow copies when messages are merged; the others are a tape's.
+OTHERS: Final = ("run", "exchange", "symbol", *STATE_COLUMNS)
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 MESSAGES: Final = pa.schema(
     {
@@ -172,18 +175,10 @@ def messages_of(
         offset_us: Unix microseconds less monotonic ones.
     """
     count, book = len(columns.kinds), _numbers(pa.int32(), columns.books)
-    found = {
-        "run": pa.repeat(pa.scalar(run, pa.int64()), count),
-        "message": _numbers(pa.int64(), columns.numbers),
-        "exchange": _texts([each.exchange for each in books]).take(book),
-        "symbol": _texts([each.symbol for each in books]).take(book),
-        "kind": _numbers(pa.int8(), columns.kinds),
-        "received": _numbers(_time(), columns.received),
-        "bids": _levels(columns.bid_starts, columns.bid_prices, columns.bid_amounts),
-        "asks": _levels(columns.ask_starts, columns.ask_prices, columns.ask_amounts),
-    }
-    for name, source in NUMBERS.items():
-        found[name] = _numbers(MESSAGES.field(name).type, getattr(columns, source))
+    found = _arrays_of(columns)
+    found["run"] = pa.repeat(pa.scalar(run, pa.int64()), count)
+    found["exchange"] = _texts([each.exchange for each in books]).take(book)
+    found["symbol"] = _texts([each.symbol for each in books]).take(book)
     if states:
         places = array("i", [len(states)]) * count  # the last value, which is null
         for place, state in enumerate(states):
@@ -201,10 +196,117 @@ def messages_of(
     return pa.table([found[each.name] for each in MESSAGES], schema=MESSAGES)
 
 
+class BookPlace(NamedTuple):
+    """Where the messages of a book are: in one of several tables."""
+
+    symbol: str
+    exchange: str
+    table: int
+    start: int
+    stop: int
+
+    def of(self, table: Any) -> Any:
+        """Return the messages of this book in its table."""
+        return table.slice(self.start, self.stop - self.start)
+
+
+def merged_by_book(
+    tables: Sequence[pa.Table],
+    symbol: str | None = None,
+    exchanges: Collection[str] | None = None,
+) -> tuple[list[BookPlace], Iterator[pa.Table]]:
+    """Order messages by book; return where each book is, and tables of several books.
+
+    pyarrow would join all levels before it orders them, in new memory of their whole size, which
+    costs more than the copy.
+
+    Args:
+        tables: Messages; each is one batch at most.
+        symbol: Books of other symbols are left out.
+        exchanges: Books of other exchanges are left out.
+    """
+    others = pa.concat_tables([each.select(OTHERS) for each in tables])
+    others = others.unify_dictionaries().combine_chunks()
+    if not len(others):
+        return [], iter(())
+    symbols, names = (joined_array(others[name]) for name in ("symbol", "exchange"))
+    pairs = [symbols.dictionary.to_pylist(), names.dictionary.to_pylist()]
+    width = pa.scalar(len(pairs[1]), pa.int32())
+    book = pc.add(pc.multiply(symbols.indices, width), names.indices)
+    order = pc.array_sort_indices(book)
+    if symbol is not None:
+        wanted = pc.equal(symbols, symbol)
+        if exchanges is not None:
+            chosen = pa.array([*exchanges], pa.string())
+            wanted = pc.and_(wanted, pc.is_in(names.cast(pa.string()), chosen))
+        order = order.filter(wanted.take(order))
+    runs = pc.run_end_encode(book.take(order))
+    places: list[BookPlace] = []
+    table = first = start = 0  # `first` is where the table begins
+    for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        if start - first >= MERGED_SIZE:
+            table, first = table + 1, start
+        at, name = divmod(code, len(pairs[1]))
+        places.append(BookPlace(pairs[0][at], pairs[1][name], table, start - first, end - first))
+        start = end
+    tapes, start = [], 0
+    for each in tables:
+        if len(each):
+            tapes.append(_tape_of(each, book.slice(start, len(each))))
+        start += len(each)
+    sizes = {each.table: each.stop for each in places}.values()
+    return places, _merged(TapeMerger(tapes), others, order, sizes)
+
+
+def _merged(
+    merger: TapeMerger, others: pa.Table, order: pa.Array, sizes: Iterable[int]
+) -> Iterator[pa.Table]:
+    """Yield tables of these sizes; `order` has the numbers of the messages."""
+    start = 0
+    for size in sizes:
+        numbers = order.slice(start, size)
+        found = _arrays_of(merger.columns(_memory(numbers.view(pa.int64()))))
+        rest = others.take(numbers)
+        found |= {name: joined_array(rest[name]) for name in OTHERS}
+        yield pa.table([found[each.name] for each in MESSAGES], schema=MESSAGES)
+        start += size
+
+
+def _arrays_of(columns: TapeColumns) -> dict[str, pa.Array]:
+    """Return the columns of messages that a tape has, from its buffers."""
+    found = {
+        "message": _numbers(pa.int64(), columns.numbers),
+        "kind": _numbers(pa.int8(), columns.kinds),
+        "received": _numbers(_time(), columns.received),
+        "bids": _levels(columns.bid_starts, columns.bid_prices, columns.bid_amounts),
+        "asks": _levels(columns.ask_starts, columns.ask_prices, columns.ask_amounts),
+    }
+    for name, source in NUMBERS.items():
+        found[name] = _numbers(MESSAGES.field(name).type, getattr(columns, source))
+    return found
+
+
+def _tape_of(messages: pa.Table, books: pa.Array) -> list[memoryview]:
+    """Return the buffers of messages in the order of `TapeColumns`: the inverse of `_arrays_of`."""
+    found = {source: _buffer_of(messages[name]) for name, source in NUMBERS.items()}
+    found["numbers"], found["books"] = _buffer_of(messages["message"]), _memory(books)
+    found["kinds"], found["received"] = (
+        _buffer_of(messages[name]) for name in ("kind", "received")
+    )
+    for side in ("bid", "ask"):
+        names = (f"{side}_starts", f"{side}_prices", f"{side}_amounts")
+        found |= zip(names, levels_of(messages[f"{side}s"]), strict=True)
+    return [found[name] for name in TapeColumns._fields]
+
+
+def _buffer_of(column: pa.ChunkedArray) -> memoryview:
+    return _memory(joined_array(column))
+
+
 def rows_of(messages: pa.Table) -> pa.Table:
     """Return messages as rows; texts are dictionaries."""
-    messages = messages.unify_dictionaries().combine_chunks()
-    found = {name: messages[name].combine_chunks() for name in SCHEMA.names}
+    messages = messages.unify_dictionaries()
+    found = {name: joined_array(messages[name]) for name in SCHEMA.names}
     kind, received = found["kind"], found["received"]
     for name in ABSENT:
         numbers = found[name]
@@ -238,15 +340,20 @@ def _texts(texts: Sequence[str]) -> pa.Array:
     return pa.array(texts, pa.string()).dictionary_encode()
 
 
+def joined_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; `combine_chunks` would copy it even if it is one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def integers(column: pa.ChunkedArray, kind: pa.DataType) -> memoryview:
     """Return a column as integers of this type, 0 for null."""
-    array = column.combine_chunks().view(kind)
+    array = joined_array(column).view(kind)
     return _memory(pc.fill_null(array, 0) if array.null_count else array)
 
 
 def levels_of(column: pa.ChunkedArray) -> tuple[memoryview, memoryview, memoryview]:
     """Return where the levels of each message begin, their prices and their amounts."""
-    array = column.combine_chunks()
+    array = joined_array(column)
     if not len(array):
         return memoryview(bytes(4)).cast("i"), memoryview(b"").cast("q"), memoryview(b"").cast("q")
     prices, amounts = (array.values.field(at) for at in range(2))
@@ -255,7 +362,7 @@ def levels_of(column: pa.ChunkedArray) -> tuple[memoryview, memoryview, memoryvi
 
 def codes(column: pa.ChunkedArray, texts: pa.Array) -> memoryview:
     """Return a column of dictionaries as positions in `texts`."""
-    array = column.unify_dictionaries().combine_chunks()
+    array = joined_array(column.unify_dictionaries())
     return _memory(pc.index_in(array.dictionary, texts).cast(pa.int8()).take(array.indices))
 
 

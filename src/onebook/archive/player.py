@@ -51,7 +51,7 @@ class HistoryPlayer:
         exchanges: Collection[str] | None = None,
     ) -> None:
         self._folder = folder
-        self._hours = folder.hours()
+        self._hours = folder.hours(start_us or 0)
         if start_us is None:
             recorded = (folder.coverage([each]) for each in self._hours)
             start_us = next((each[0].start_us for each in recorded if each), 0)
@@ -126,7 +126,7 @@ class HistoryPlayer:
         """Return the recorded time that continues or follows this moment, at most to an hour."""
         first = self.at_us // HOUR_US * HOUR_US
         if not self._hours or self._hours[-1] <= first:
-            self._hours = self._folder.hours()
+            self._hours = self._folder.hours(first)
         for hour_us in self._hours:
             if hour_us < first:
                 continue

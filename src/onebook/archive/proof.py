@@ -25,6 +25,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from onebook.archive.format import HOUR_US, hour_folder
 from onebook.archive.stores import FileStore
 from onebook.errors import ConfigError
 from onebook.files import read_bounded
@@ -32,6 +33,7 @@ from onebook.files import read_bounded
 VERSION: Final = 1
 MANIFEST: Final = "manifest.txt"
 PROOF: Final = "proof"
+FIND_TURNS: Final = 40
 HOUR_FORMAT: Final = "%Y-%m-%dT%H"
 KEY_MODE: Final = 0o600
 
@@ -205,7 +207,7 @@ class ProofChain:
 
     def entries(self, since: int = 0) -> list[ProofEntry]:
         """Read the entries from a number on."""
-        return [self.entry(each) for each in self.numbers() if each >= since]
+        return self._files.each(self.entry, (each for each in self.numbers() if each >= since))
 
     def has(self, number: int, text: bytes) -> bool:
         """Return whether it has this entry."""
@@ -221,9 +223,58 @@ class ProofChain:
         except FileNotFoundError:
             return None
 
+    def find(self, hour_us: int, root: str) -> ProofEntry | None:
+        """Return the entry of an hour with this root.
+
+        Entries are nearly in the order of their hours and at a constant rate, so few are read; all
+        are read if the entry is not where its hour belongs.
+        """
+        low: tuple[int, int] | None = None  # number and hour of an entry before the wanted one
+        high: tuple[int, int | None] | None = None  # of one behind it; without an hour: the end
+        number, pace = 0, 1.0  # entries an hour
+        for turn in range(FIND_TURNS):
+            at, entry = self._sealed(number)
+            found_us = None if entry is None else entry.hour_us
+            if found_us is None or found_us > hour_us:
+                high = number, found_us
+            elif found_us == hour_us and entry is not None and entry.root == root:
+                return entry
+            else:
+                if low is not None and found_us > low[1]:
+                    pace = (at - low[0]) * HOUR_US / (found_us - low[1])
+                low = at, found_us
+            if low is None or (high is not None and high[0] <= low[0] + 1):
+                break
+            number = _guess(low, high, hour_us, pace)
+            if high is not None and turn % 3 == 2:  # because the rate may change
+                number = (low[0] + high[0]) // 2
+        entry = self.latest().get(hour_name(hour_us))
+        return entry if entry is not None and entry.root == root else None
+
+    def _sealed(self, number: int) -> tuple[int, ProofEntry | None]:
+        """Return the first entry from a number on that has an hour, and its number."""
+        while True:
+            try:
+                entry = self.entry(number)
+            except FileNotFoundError:
+                return number, None
+            if entry.hour is not None:
+                return number, entry
+            number += 1
+
     def latest(self) -> dict[str, ProofEntry]:
         """Return the entry of each hour that is in force."""
         return {each.hour: each for each in self.entries() if each.hour is not None}
+
+
+def _guess(
+    low: tuple[int, int], high: tuple[int, int | None] | None, hour_us: int, pace: float
+) -> int:
+    """Return the number of an hour's entry between two others, at their rate if both are known."""
+    if high is not None and high[1] is not None:
+        pace = (high[0] - low[0]) * HOUR_US / (high[1] - low[1])
+    number = low[0] + max(round((hour_us - low[1]) / HOUR_US * pace), 1)
+    return number if high is None else min(number, high[0] - 1)
 
 
 def parsed(text: bytes) -> ProofEntry:
@@ -536,16 +587,19 @@ def inclusion(files: FileStore, hours: Iterable[int], paths: Iterable[str]) -> d
         LookupError: An hour is not closed yet, or a manifest lacks a file.
     """
     chain, wanted = ProofChain(files), {*paths}
-    latest = chain.latest()
     proven: list[dict[str, Any]] = []
     for hour_us in sorted(hours):
         hour = hour_name(hour_us)
-        entry = latest.get(hour)
-        if entry is None:
-            raise LookupError(f"The hour {hour} is not closed yet, so it has no proof.")
-        lines = _lines(files.read(f"{entry.folder}/{MANIFEST}"))
+        open_hour = LookupError(f"The hour {hour} is not closed yet, so it has no proof.")
+        try:
+            lines = _lines(files.read(f"{hour_folder(hour_us)}/{MANIFEST}"))
+        except FileNotFoundError:
+            raise open_hour from None
         hashes = [*map(leaf_hash, lines)]
-        signature = chain.signature(entry.number)
+        entry = chain.find(hour_us, merkle_root(hashes).hex())
+        if entry is None:
+            raise open_hour
+        signature = chain.signature(entry.number) if entry.signed else None
         found = {line.split(" ", 3)[3]: at for at, line in enumerate(lines)}
         mine = sorted(each for each in wanted if each.startswith(entry.folder + "/"))
         if missing := [each for each in mine if each not in found]:

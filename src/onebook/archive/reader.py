@@ -1,6 +1,7 @@
 """Rebuilds the books of a symbol as they were at a past moment."""
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -60,13 +61,15 @@ def recorded_times(
     """
     found: dict[str, list[tuple[int, int]]] = {}
     open_hours = {*folder.open_hours()}
-    for hour_us in folder.hours():
-        if hour_us + HOUR_US <= start_us or hour_us > end_us:
-            continue
+
+    def read(hour_us: int) -> tuple[set[str], list[Interval]]:
         names = {PurePosixPath(path).parent.name for path in folder.book_files(hour_us, symbol)}
         if hour_us in open_hours:
             names |= {name for name, pair in folder.books([hour_us]) if pair == symbol}
-        for each in folder.coverage([hour_us]):
+        return names, folder.coverage([hour_us]) if names else []
+
+    for names, intervals in folder.files.each(read, folder.hours(start_us, end_us)):
+        for each in intervals:
             span = max(start_us, each.start_us), min(end_us, each.end_us)
             if span[0] < span[1]:
                 for name in names:
@@ -106,11 +109,24 @@ def covering(folder: HistoryFolder, intervals: list[Interval], at_us: int) -> In
     found = [each for each in intervals if each.start_us <= at_us <= each.end_us]
     if found:
         return found[-1]
-    nearest = folder.coverage(folder.hours())
-    if not nearest:
+    hours = folder.hours()
+    begun = bisect_right(hours, at_us)
+    earlier, later = hours[:begun][::-1], hours[max(begun - 1, 0) :]
+    before = _nearest(folder, earlier, lambda each: each.end_us < at_us)
+    after = _nearest(folder, later, lambda each: each.start_us > at_us)
+    sides = [f"recorded until {iso_us(max(each.end_us for each in before))}"] if before else []
+    if after:
+        sides.append(f"recorded again from {iso_us(min(each.start_us for each in after))}")
+    if not sides:
         raise HistoryMissing(f"{folder.files.name} has no history.")
-    before = [each.end_us for each in nearest if each.end_us < at_us]
-    after = [each.start_us for each in nearest if each.start_us > at_us]
-    sides = [f"recorded until {iso_us(max(before))}"] if before else []
-    sides += [f"recorded again from {iso_us(min(after))}"] if after else []
     raise HistoryMissing(f"The history has a gap at {iso_us(at_us)}: {' and '.join(sides)}.")
+
+
+def _nearest(
+    folder: HistoryFolder, hours: Iterable[int], wanted: Callable[[Interval], bool]
+) -> list[Interval]:
+    """Return the wanted times of the first hour that has any."""
+    for hour_us in hours:
+        if found := [each for each in folder.coverage([hour_us]) if wanted(each)]:
+            return found
+    return []

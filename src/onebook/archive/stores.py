@@ -4,15 +4,18 @@ Paths are relative to the place.
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
+T = TypeVar("T")
+R = TypeVar("R")
 CHUNK_BYTES: Final = 1 << 20
 STORE_THREADS: Final = 16  # requests at once, because each waits for the network
 FOLDER_THREADS: Final = 4
@@ -106,6 +109,14 @@ class FileStore:
             dictionary_columns=dictionaries, default_fragment_scan_options=options
         )
         return kind.make_fragment(self._path(path), self._files, file_size=size)
+
+    def each(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
+        """Call a function that reads files for each value; of a store, many at once."""
+        values = [*values]
+        if not self.remote or len(values) < 2:
+            return [function(each) for each in values]
+        with ThreadPoolExecutor(self.threads, "history-read") as pool:
+            return [*pool.map(function, values)]
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file.

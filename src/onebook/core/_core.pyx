@@ -22,7 +22,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport llrint
 from libc.stdint cimport (
-    INT64_MAX, INT64_MIN, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+    INT32_MAX, INT64_MAX, INT64_MIN, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t,
+    uint64_t,
 )
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset

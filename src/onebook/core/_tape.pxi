@@ -1,4 +1,4 @@
-"""Messages of books as columns of integers, recorded and played: see `reference.tape`."""
+"""Messages of books as columns of integers, recorded, merged and played: see `reference.tape`."""
 
 cdef enum:  # values of `types.TapeKind`
     KEYFRAME = 0
@@ -18,6 +18,14 @@ cdef enum:  # buffers of a `TapePlayer`; those of asks follow those of bids
     KINDS_AT, PRICE_SCALES_AT, AMOUNT_SCALES_AT, ENDS_AT, STARTS_AT = 5, LEVELS_AT = 7,
     BUFFERS = 11
 
+cdef enum:  # columns of `TapeColumns`
+    MESSAGE_COLUMNS = 12  # with a number for each message
+    STARTS_COLUMN = 12  # those of bids and of asks, then prices and amounts of each side
+    LEVEL_COLUMNS = 14
+    TAPE_COLUMNS = 18
+
+cdef Py_ssize_t[MESSAGE_COLUMNS] MESSAGE_WIDTHS = [8, 4, 1, 1, 1, 8, 8, 8, 8, 8, 8, 8]
+
 # Microseconds of a time by its magnitude, as `exchanges.kit.microseconds`.
 cdef int64_t MILLISECONDS_END = 10**14
 cdef int64_t MICROSECONDS_END = 10**17
@@ -33,6 +41,10 @@ cdef struct TapeMessage:
     int8_t kind
     int8_t price_scale
     int8_t amount_scale
+
+cdef struct Place:  # of a message among those of a `TapeMerger`
+    const Py_buffer *columns
+    Py_ssize_t row
 
 cdef TapeMessage NO_MESSAGE
 memset(&NO_MESSAGE, 0, sizeof(NO_MESSAGE))
@@ -311,6 +323,127 @@ cdef bint grown(void **memory, size_t size) noexcept:
         return False
     memory[0] = found
     return True
+
+
+@cython.final
+cdef class TapeMerger:
+    """Messages of several tapes, copied in any order: see `reference.tape`."""
+
+    cdef Py_buffer *buffers  # `TAPE_COLUMNS` of each part
+    cdef Py_ssize_t held
+    cdef Py_ssize_t *firsts  # number of the first message of each part, and of all messages
+    cdef Py_ssize_t parts
+
+    def __cinit__(self, parts):
+        cdef Py_ssize_t at, place, count
+        cdef Py_buffer *own
+        self.parts = len(parts)
+        self.buffers = <Py_buffer *>calloc(self.parts * TAPE_COLUMNS + 1, sizeof(Py_buffer))
+        self.firsts = <Py_ssize_t *>calloc(self.parts + 1, sizeof(Py_ssize_t))
+        if self.buffers == NULL or self.firsts == NULL:
+            raise MemoryError
+        for at, part in enumerate(parts):
+            own = self.buffers + self.held
+            for source in part:
+                if self.held == (at + 1) * TAPE_COLUMNS:
+                    raise ValueError("A part has too many columns.")
+                PyObject_GetBuffer(source, self.buffers + self.held, PyBUF_SIMPLE)
+                self.held += 1
+            if self.held != (at + 1) * TAPE_COLUMNS:
+                raise ValueError("A part has too few columns.")
+            count = own[0].len // 8
+            for place in range(MESSAGE_COLUMNS):
+                if own[place].len != count * MESSAGE_WIDTHS[place]:
+                    raise ValueError("The columns of a part have different lengths.")
+            for place in range(2):
+                if own[STARTS_COLUMN + place].len != (count + 1) * 4 or (
+                    own[LEVEL_COLUMNS + 2 * place].len != own[LEVEL_COLUMNS + 2 * place + 1].len
+                ):
+                    raise ValueError("The columns of a part have different lengths.")
+            self.firsts[at + 1] = self.firsts[at] + count
+
+    def __dealloc__(self):
+        cdef Py_ssize_t at
+        for at in range(self.held):
+            PyBuffer_Release(self.buffers + at)
+        free(self.buffers)
+        free(self.firsts)
+
+    def columns(self, order):
+        """Return the messages with these numbers as `TapeColumns`."""
+        cdef Py_buffer given
+        cdef Py_ssize_t count
+        cdef Place *places = NULL
+        PyObject_GetBuffer(order, &given, PyBUF_SIMPLE)
+        try:
+            count = given.len // 8
+            places = <Place *>malloc((count + 1) * sizeof(Place))
+            if places == NULL:
+                raise MemoryError
+            self.find(<int64_t *>given.buf, count, places)
+            found = [self.message_column(at, places, count) for at in range(MESSAGE_COLUMNS)]
+            bids, asks = self.side(0, places, count), self.side(1, places, count)
+            return TapeColumns(*found, bids[0], asks[0], *bids[1:], *asks[1:])
+        finally:
+            free(places)
+            PyBuffer_Release(&given)
+
+    cdef int find(self, const int64_t *order, Py_ssize_t count, Place *places) except -1:
+        """Find the part of each message, and its place there."""
+        cdef Py_ssize_t at, part = 0
+        cdef int64_t number
+        for at in range(count):
+            number = order[at]
+            if not 0 <= number < self.firsts[self.parts]:
+                raise IndexError("The parts have no such message.")
+            if number < self.firsts[part]:
+                part = 0
+            while number >= self.firsts[part + 1]:
+                part += 1
+            places[at].columns = self.buffers + part * TAPE_COLUMNS
+            places[at].row = number - self.firsts[part]
+        return 0
+
+    cdef bytes message_column(self, int column, const Place *places, Py_ssize_t count):
+        cdef Py_ssize_t at, width = MESSAGE_WIDTHS[column]
+        cdef bytes found = empty(count * width)
+        cdef char *target = data(found)
+        for at in range(count):
+            if width == 8:
+                (<int64_t *>target)[at] = (<int64_t *>places[at].columns[column].buf)[places[at].row]
+            elif width == 4:
+                (<int32_t *>target)[at] = (<int32_t *>places[at].columns[column].buf)[places[at].row]
+            else:
+                target[at] = (<char *>places[at].columns[column].buf)[places[at].row]
+        return found
+
+    cdef tuple side(self, int side, const Place *places, Py_ssize_t count):
+        """Return where the levels of each message start, their prices and their amounts."""
+        cdef Py_ssize_t at, size, total = 0
+        cdef int column = LEVEL_COLUMNS + 2 * side
+        cdef bytes starts = empty(count * 4 + 4)
+        cdef const int32_t *given
+        for at in range(count):
+            given = <int32_t *>places[at].columns[STARTS_COLUMN + side].buf + places[at].row
+            if not 0 <= given[0] <= given[1] <= places[at].columns[column].len // 8:
+                raise ValueError("The levels of a message are outside of its part.")
+            (<int32_t *>data(starts))[at] = <int32_t>total
+            total += given[1] - given[0]
+            if total > INT32_MAX:
+                raise ValueError("These messages have too many levels.")
+        (<int32_t *>data(starts))[count] = <int32_t>total
+        cdef bytes prices = empty(total * 8)
+        cdef bytes amounts = empty(total * 8)
+        total = 0
+        for at in range(count):
+            given = <int32_t *>places[at].columns[STARTS_COLUMN + side].buf + places[at].row
+            size = (given[1] - given[0]) * 8
+            memcpy(data(prices) + total, <char *>places[at].columns[column].buf + given[0] * 8, size)
+            memcpy(
+                data(amounts) + total, <char *>places[at].columns[column + 1].buf + given[0] * 8, size
+            )
+            total += size
+        return starts, prices, amounts
 
 
 @cython.final

@@ -1,8 +1,8 @@
 """Builds, starts and drains the gateway."""
 
 import asyncio
+import gc
 import random
-from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from onebook.transactions.service import Transactions
 from onebook.transfers import Transfers, no_transfers
 
 DRAIN_STEP_S: Final = 0.1
+LEAVING_STEP_S: Final = 0.01  # connections that leave within it are closed after one sleep
 SHUTDOWN: Final = "This node is shutting down; reconnect at the given time."
 ISOLATED: Final = "This node currently receives no books; reconnect at the given time."
 
@@ -355,35 +356,43 @@ class Drain:
         started_s = self._clock.monotonic()
         leaving = await self._announce(drain_s, message)
         slices = Slices(self._clock)
-        while leaving:
-            # Removed here, because freeing all connections at the end would be one long turn.
-            after_s, connection = leaving.popleft()
-            while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
-                await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
+        for position in range(len(leaving)):
+            # Released here, because freeing all connections at the end would be one long turn.
+            connection, leaving[position] = leaving[position], None
+            due_s = started_s + _leaves_after_s(position, len(leaving), drain_s)
+            while (wait_s := due_s - self._clock.monotonic()) > 0:
+                await self._clock.sleep(min(max(wait_s, LEAVING_STEP_S), DRAIN_STEP_S))
             await slices.next()
-            connection.end(CloseCode.DRAINING, reason)
+            if connection is not None:
+                connection.end(CloseCode.DRAINING, reason)
 
-    async def _announce(self, drain_s: float, message: str) -> deque[tuple[float, ClientPort]]:
-        """Announce reconnect times, spread evenly so that clients do not reconnect together."""
+    async def _announce(self, drain_s: float, message: str) -> list[ClientPort | None]:
+        """Announce reconnect times, spread evenly so that clients do not reconnect together.
+
+        Returns the connections in the order in which they leave.
+        """
         timestamp = iso_us(self._clock.wall_us())
-        connections = list(self._connections)
-        count = len(connections)
-        leaving: deque[tuple[float, ClientPort]] = deque()
+        leaving: list[ClientPort | None] = [*self._connections]
+        gc.freeze()  # otherwise the collector visits all connections in this list, again and again
+        count = len(leaving)
         slices = Slices(self._clock)
         for position in range(count):
             await slices.next()
             # A step of a shuffle: shuffling all connections at once would be one long turn.
             chosen = random.randrange(position, count)  # noqa: S311
-            connection = connections[chosen]
-            connections[chosen] = connections[position]
+            connection, leaving[chosen] = leaving[chosen], leaving[position]
+            assert connection is not None, "none has left yet"
+            leaving[position] = None if connection.output.ended else connection
             if connection.output.ended:
                 continue
-            after_s = drain_s * (position + 1) / count
             notice = ServerShutdown(
                 message=message,
-                reconnect_in_ms=round(after_s * 1_000),
+                reconnect_in_ms=round(_leaves_after_s(position, count, drain_s) * 1_000),
                 timestamp=timestamp,
             )
             connection.output.send_text(encode(notice))
-            leaving.append((after_s, connection))
         return leaving
+
+
+def _leaves_after_s(position: int, count: int, drain_s: float) -> float:
+    return drain_s * (position + 1) / count

@@ -2,15 +2,16 @@
 
 This way a hundred thousand idle clients need no task or timer each. A connection returns the time
 of its next deadline, ping or slow-reader check, and the scheduler calls it in the first tick after
-that time. A tick with much to do continues in later turns of the event loop. Shorter delays are
-callbacks of the event loop.
+that time. A tick with much to do continues in later turns of the event loop, with a pause between
+them: otherwise the pongs of a second's pings would arrive together and be read in one long turn.
+Shorter delays are callbacks of the event loop.
 """
 
 import asyncio
 import logging
 import math
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from onebook.clock import Clock
@@ -18,6 +19,8 @@ from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
 TURN_S: Final = 0.001  # per event loop turn, for frames and HTTP requests of all clients
+PAUSE_S: Final = 0.01  # between two turns of one tick
+PAUSES_S: Final = 0.5  # of one tick at most
 
 log = logging.getLogger("onebook.gateway")
 
@@ -40,10 +43,9 @@ class Scheduler:
         self._on_tick = on_tick
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
-        # The targets of `_due_s` by time in whole ticks; the due ones move to `_round`.
+        # The targets of `_due_s` by time in whole ticks.
         self._wheel: dict[int, dict[ClientPort, None]] = {}
-        # The rest of a tick; an entry whose time differs from `_due_s` is obsolete.
-        self._round: deque[tuple[ClientPort, float]] = deque()
+        self._round: Iterator[ClientPort | None] | None = None  # the rest of a tick
 
     def __len__(self) -> int:
         return len(self._due_s)
@@ -89,29 +91,34 @@ class Scheduler:
         If so, the next call continues this tick.
         """
         now_s = self._clock.monotonic()
-        if not self._round:
-            self._begin_round(now_s)
-        while self._round:
-            target, at_s = self._round.popleft()
-            if self._due_s.get(target) == at_s:
-                del self._due_s[target]
+        if self._round is None:
+            self._round = self._due(now_s)
+        for target in self._round:
+            if target is not None:
+                self.forget(target)
                 self._call(target, now_s)
-                if self._round and self._clock.monotonic() - now_s >= TURN_S:
-                    return True
+            if self._clock.monotonic() - now_s >= TURN_S:
+                return True
+        self._round = None
         self._on_tick()
         return False
 
-    def _begin_round(self, now_s: float) -> None:
-        """Move the targets that are due from the wheel to the round."""
-        due_s, last = self._due_s, int(now_s // TICK_S)
+    def _due(self, now_s: float) -> Iterator[ClientPort | None]:
+        """Take the targets that are due off the wheel, one at a time, as others may be moved then.
+
+        Yields None for a target that is not due after all, so that a tick may pause there too.
+        """
+        last = int(now_s // TICK_S)
         for number in sorted(each for each in self._wheel if each <= last):
-            targets = self._wheel.pop(number)
-            if number == last:
-                later = {each: None for each in targets if due_s[each] > now_s}
-                if later:
-                    self._wheel[number] = later
-                targets = {each: None for each in targets if due_s[each] <= now_s}
-            self._round.extend((each, due_s[each]) for each in targets)
+            for target in self._wheel.pop(number, ()):
+                at_s = self._due_s.get(target)
+                if at_s is None or at_s // TICK_S != number:  # forgotten or moved
+                    yield None
+                elif at_s > now_s:
+                    self._wheel.setdefault(number, {})[target] = None
+                    yield None
+                else:
+                    yield target
 
     def _call(self, target: ClientPort, now_s: float) -> None:
         try:
@@ -124,11 +131,15 @@ class Scheduler:
             self.call_by(target, next_s)
 
     async def _run(self) -> None:
+        paused_s = 0.0  # during the last tick
         while True:
-            await self._clock.sleep(TICK_S)
+            await self._clock.sleep(TICK_S - paused_s)
+            paused_s = 0.0
             try:
                 while self.tick():
-                    await self._clock.sleep(0)
+                    pause_s = PAUSE_S if paused_s < PAUSES_S else 0.0
+                    paused_s += pause_s
+                    await self._clock.sleep(pause_s)
             except Exception:
                 # Keep ticking after any exception: deadlines and metering depend on it.
                 log.exception("A tick of the gateway failed.")

@@ -1,8 +1,9 @@
 """What books apply, as columns of integers: recorded by a tape, and played into books again.
 
 A tape is passed to the books that it records (`Book.record`). A book copies the levels of each
-message that it applies to the tape, and `Book.commit` makes them a message. A `TapePlayer` applies
-such columns to a book without text, exactly as they were applied.
+message that it applies to the tape, and `Book.commit` makes them a message. A `TapeMerger` copies
+messages of several tapes in another order, and a `TapePlayer` applies such columns to a book
+without text, exactly as they were applied.
 """
 
 from array import array
@@ -14,6 +15,10 @@ from onebook.core.reference.text import MANTISSA_END
 from onebook.core.types import SCALE_MAX, LevelError, TapeColumns, TapeKind
 
 STATES: Final = (TapeKind.KEYFRAME, TapeKind.HEALTH)
+
+COLUMN_CODES: Final[tuple[Literal["b", "i", "q"], ...]] = (
+    "q", "i", "b", "b", "b", "q", "q", "q", "q", "q", "q", "q", "i", "i", "q", "q", "q", "q",
+)  # fmt: skip
 
 TapeRow = tuple[int, int, int]  # side, price, amount
 TapeLevels = list[tuple[int, int]]  # price, amount
@@ -92,7 +97,7 @@ class BookTape:
             last_us: The time before which no message is.
             end_us: The time after which no message is.
         """
-        columns = [array(code) for code in "qibbbqqqqqqqii"]
+        columns = [array(code) for code in COLUMN_CODES[:14]]
         starts = columns[12:]
         levels = [(array("q"), array("q")) for _ in starts]
         for start in starts:
@@ -137,6 +142,63 @@ class BookTape:
     def _has_room(self, rows: int) -> bool:
         self.full = self.full or self._rows + rows > self.rows_max
         return not self.full
+
+
+class TapeMerger:
+    """Messages of several tapes, copied in any order.
+
+    Args:
+        parts: The messages of each tape; buffers of any kind.
+
+    Raises:
+        ValueError: The columns of a part do not fit each other.
+    """
+
+    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
+        self._messages: list[tuple[tuple[int, ...], tuple[TapeLevels, TapeLevels]]] = []
+        for part in parts:
+            if len(part) != len(COLUMN_CODES):
+                raise ValueError("A part has too many columns, or too few.")
+            columns = [_cast(each, code) for each, code in zip(part, COLUMN_CODES, strict=True)]
+            counts = {len(each) for each in columns[:12]}
+            counts |= {len(each) - 1 for each in columns[12:14]}
+            if len(counts) > 1 or any(len(columns[at]) != len(columns[at + 1]) for at in (14, 16)):
+                raise ValueError("The columns of a part have different lengths.")
+            for at in range(counts.pop()):
+                sides = []
+                for starts, prices, amounts in zip(
+                    columns[12:14], columns[14::2], columns[15::2], strict=True
+                ):
+                    start, stop = starts[at], starts[at + 1]
+                    if not 0 <= start <= stop <= len(prices):
+                        raise ValueError("The levels of a message are outside of its part.")
+                    sides.append([*zip(prices[start:stop], amounts[start:stop], strict=True)])
+                numbers = tuple(each[at] for each in columns[:12])
+                self._messages.append((numbers, (sides[0], sides[1])))
+
+    def columns(self, order: Any) -> TapeColumns:
+        """Return the messages with these numbers, which are 64 bits each.
+
+        Raises:
+            IndexError: The parts have no such message.
+            ValueError: The levels of a message are outside of its part.
+        """
+        found = [array(code) for code in COLUMN_CODES]
+        for starts in found[12:14]:
+            starts.append(0)
+        for number in _cast(order, "q"):
+            if not 0 <= number < len(self._messages):
+                raise IndexError("The parts have no such message.")
+            numbers, sides = self._messages[number]
+            for column, value in zip(found[:12], numbers, strict=True):
+                column.append(value)
+            for side, levels in enumerate(sides):
+                prices, amounts = found[14 + 2 * side : 16 + 2 * side]
+                for price, amount in levels:
+                    prices.append(price)
+                    amounts.append(amount)
+                found[12 + side].append(len(prices))
+        return TapeColumns(*(column.tobytes() for column in found))
 
 
 class TapePlayer:

@@ -3,7 +3,7 @@
 //   import { Onebook } from "onebook";
 //   const client = new Onebook("http://127.0.0.1:8000", key);
 //   for await (const view of client.watch("BTC/USDT", { depth: 10, mode: "delta" })) {
-//     console.log(view.bids[0]?.price ?? view.problem?.message ?? view.staleExchanges);
+//     console.log(view.bestBid?.price ?? view.problem?.message ?? view.staleExchanges);
 //   }
 //
 // One module without dependencies, for browsers and Node >= 20, modelled on the Python client.
@@ -291,9 +291,13 @@ export function parseExact(text) {
 }
 
 const PRECISE_BYTES = 7; // of a varint that a double holds exactly
+const DOUBLE_DECIMALS = 15; // of a fraction that a double holds as an integer, with a 1 before it
+const INT_DECIMALS = 9; // the same of 32 bits
+const [COLON, POINT, ZERO] = [58, 46, 48];
 const WORD = 64n;
 const FIGURE_DECIMALS_MAX = 100;
 const SCALE_MAX = 40; // decimals; a service sends at most 18, and those of a fee
+const TEXT_MAX = 2 * (SCALE_MAX + 3); // of a level: two numbers, each with a colon before it
 const TIME_US_MAX = 253_402_300_799_999_999; // the end of the year 9999
 
 const broken = (fault) => new Unavailable(PROTOCOL_ERROR, `The service sent an invalid binary update: ${fault}.`);
@@ -436,15 +440,27 @@ const UPDATE_MESSAGE = message(
 /** The fields of a binary update by their names in `onebook.proto`; unknown ones are skipped. */
 export const updateOf = (buffer) => UPDATE_MESSAGE(new Reader(new Uint8Array(buffer)));
 
+const UNITS = Array.from({ length: DOUBLE_DECIMALS + 1 }, (_, scale) => 10 ** scale);
+
 /** An integer at a scale as decimal text without trailing zeros. */
 function decimalOf(mantissa, scale) {
-  const text = String(mantissa);
-  if (!scale) return text;
-  const whole = text.length > scale ? text.slice(0, -scale) : "0";
+  if (!scale) return String(mantissa);
+  if (typeof mantissa === "number" && scale <= DOUBLE_DECIMALS) {
+    const whole = Math.floor(mantissa / UNITS[scale]);
+    const left = mantissa - whole * UNITS[scale];
+    return left ? `${whole}.${trimmed(String(UNITS[scale] + left), 1)}` : String(whole); // the 1 before keeps zeros
+  }
+  const text = String(mantissa).padStart(scale + 1, "0");
+  const point = text.length - scale;
+  const decimals = trimmed(text, point);
+  return decimals ? `${text.slice(0, point)}.${decimals}` : text.slice(0, point);
+}
+
+/** The text from an index without trailing zeros. */
+function trimmed(text, start) {
   let end = text.length;
-  const start = Math.max(0, text.length - scale);
-  while (end > start && text.charCodeAt(end - 1) === 48) end -= 1;
-  return end === start ? whole : `${whole}.${"0".repeat(Math.max(0, scale - text.length))}${text.slice(start, end)}`;
+  while (end > start && text.charCodeAt(end - 1) === ZERO) end -= 1;
+  return text.slice(start, end);
 }
 
 /** Decode a list of figures to decimal text; null for absent figures. */
@@ -481,33 +497,13 @@ const bitsOf = (bits) => {
   return found;
 };
 
-/** The levels of one side, best first: sorted prices, and a row for each; rows do not change. */
-class PackedSide {
-  constructor(direction) {
-    this.direction = direction;
-    this.rows = [];
-  }
-
-  /** Return the index of a price, or the one to insert it at, searching from an index. */
-  place(price, from) {
-    let [low, high] = [from, this.rows.length];
-    const { rows, direction } = this;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (direction > 0 ? rows[middle].price < price : rows[middle].price > price) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  }
-}
-
 /** Reads the binary updates of one subscription, given its table of exchanges, into its book. */
 export class PackedReader {
   #names = new Map(); // by the bits of a level
-  #prices = new Map(); // texts, at the present scale
   #scales = [0, 0, 0];
   #timeUs = 0;
-  #sides = [new PackedSide(-1), new PackedSide(1)];
+  #bids = []; // rows, best first
+  #asks = [];
 
   constructor(table, about) {
     this.table = table;
@@ -517,60 +513,54 @@ export class PackedReader {
   /** A message for `View.apply`, with the book's levels in place of changes. */
   message(update) {
     const { update_number, elapsed_us, checksum, skipped } = update;
-    const changed = elapsed_us !== null;
-    return {
-      type: changed ? "aggregated_orderbook_delta" : "aggregated_orderbook_update",
-      ...this.about, update_number, skipped,
-      ...(changed && { previous_update_number: update_number - 1 }), ...(checksum !== null && { checksum }),
-      packed: () => this.#applied(update),
-    };
+    const type = elapsed_us === null ? "aggregated_orderbook_update" : "aggregated_orderbook_delta";
+    const message = { type, ...this.about, update_number, skipped, packed: () => this.#applied(update) };
+    if (elapsed_us !== null) message.previous_update_number = update_number - 1;
+    if (checksum !== null) message.checksum = checksum;
+    return message;
   }
 
   /** Apply an update; return the book, which later updates do not change. */
   #applied(update) {
     const changed = update.elapsed_us !== null;
-    if (!changed) this.#rescale([update.price_scale, update.amount_scale, update.gross_scale]);
+    if (!changed) this.#scales = scalesOf(update);
     this.#timeUs = changed ? this.#timeUs + update.elapsed_us : update.time_us;
     if (!(this.#timeUs >= 0 && this.#timeUs <= TIME_US_MAX)) throw broken("its time is impossible");
-    const [bids, asks] = this.#sides;
-    if (!changed) bids.rows = asks.rows = [];
-    this.#change(bids, update.bids, update.bid_parts, update.bid_gross);
-    this.#change(asks, update.asks, update.ask_parts, update.ask_gross);
-    return new PackedState(this, bids.rows, asks.rows, this.#scales, this.#timeUs, this.#extrasOf(update));
+    this.#bids = this.#rowsAfter(changed ? this.#bids : NOTHING, -1, update.bids, update.bid_parts, update.bid_gross);
+    this.#asks = this.#rowsAfter(changed ? this.#asks : NOTHING, 1, update.asks, update.ask_parts, update.ask_gross);
+    return new PackedState(this, this.#bids, this.#asks, this.#scales, this.#timeUs, this.#extrasOf(update));
   }
 
-  #rescale(scales) {
-    if (!(Math.max(...scales.map(Number)) <= SCALE_MAX)) throw broken("its numbers have too many decimals");
-    if (scales.some((scale, at) => scale !== this.#scales[at])) this.#prices.clear();
-    this.#scales = scales;
-  }
-
-  #change(side, numbers, parts, gross) {
-    if (!numbers.length && !parts.length && !gross.length) return;
-    const rows = (side.rows = side.rows.slice());
+  /** The rows of a side after changes, both best first, in a new array; a row never changes. */
+  #rowsAfter(rows, direction, numbers, parts, gross) {
+    if (!numbers.length && !parts.length && !gross.length) return rows;
     const known = 2 ** this.table.length;
     const split = parts.length > 0 || gross.length > 0;
-    let [price, at, place, i] = [null, 0, 0, 0];
+    const found = [];
+    let [own, before] = [NOTHING, NOTHING];
+    let [price, at, next, i] = [null, 0, 0, 0];
     while (i < numbers.length) {
       const step = numbers[i++];
       const amount = numbers[i++];
       const bits = amount ? numbers[i++] : 0;
       if (bits === undefined || amount === undefined) throw broken("a level is cut off");
       if (bits >= known) throw broken("an exchange is not in the table");
-      price = price === null ? step : priceAfter(price, side.direction, step);
-      let [own, before] = [NOTHING, NOTHING];
+      if (price !== null && !step) throw broken("a price occurs twice");
+      price = price === null ? step : plus(price, direction > 0 ? step : -step);
+      if (price < 0) throw broken("a price is negative");
+      while (next < rows.length && (direction > 0 ? rows[next].price < price : rows[next].price > price)) found.push(rows[next++]);
+      if (next < rows.length && rows[next].price === price) next += 1;
+      if (!amount) continue;
       if (split) {
         const end = at + this.namesOf(bits).length;
         [own, before] = [parts.slice(at, end), gross.slice(at, end)];
         at = end;
       }
-      place = side.place(price, place);
-      const same = place < rows.length && rows[place].price === price ? 1 : 0;
-      if (amount && same) rows[place] = new PackedRow(price, amount, bits, own, before);
-      else if (amount) rows.splice(place, 0, new PackedRow(price, amount, bits, own, before));
-      else if (same) rows.splice(place, 1);
+      found.push(new PackedRow(price, amount, bits, own, before));
     }
     if ([parts, gross].some(({ length }) => length !== 0 && length !== at)) throw broken("it has more or fewer amounts than exchanges");
+    while (next < rows.length) found.push(rows[next++]);
+    return found;
   }
 
   namesOf(bits) {
@@ -579,14 +569,6 @@ export class PackedReader {
     names = bitsOf(bits).map((at) => this.table[at]);
     if (this.#names.size < NAMES_KEPT_MAX) this.#names.set(bits, names);
     return names;
-  }
-
-  priceOf(price, scale) {
-    let text = this.#prices.get(price);
-    if (text !== undefined && scale === this.#scales[0]) return text;
-    text = decimalOf(price, scale);
-    if (this.#prices.size < TEXTS_KEPT_MAX && scale === this.#scales[0]) this.#prices.set(price, text);
-    return text;
   }
 
   #named(positions) {
@@ -684,23 +666,25 @@ function movedOf(text) {
 }
 
 const NOTHING = Object.freeze([]);
-const TEXTS_KEPT_MAX = 10_000; // of prices of one view
 const PHASES = ["ended", "began", "changed", "lasts"];
 const CROSSING_FIGURES = ["amount", "buy_limit", "sell_limit", "gross", "profit", "percent"];
 const FILL_FIGURES = ["size", "amount", "notional", "average", "worst"];
 const ROUTE_FIGURES = [...FILL_FIGURES, "fees", "net", "net_average", "extra", "unplaced"];
 
-function priceAfter(price, direction, step) {
-  if (typeof price === "number" && typeof step === "number") {
-    const next = price + direction * step;
-    if (next >= 0 && next <= Number.MAX_SAFE_INTEGER) return next;
-  }
-  const next = BigInt(price) + BigInt(direction) * BigInt(step);
-  if (next < 0n) throw broken("a price is negative");
-  return next <= Number.MAX_SAFE_INTEGER ? Number(next) : next;
+function scalesOf({ price_scale, amount_scale, gross_scale }) {
+  const scales = [price_scale, amount_scale, gross_scale];
+  if (!(Math.max(...scales) <= SCALE_MAX)) throw broken("its numbers have too many decimals");
+  return scales;
 }
 
-/** One level as integers, and what was made of it: its texts and the level that clients see. */
+/** The sum of two integers: a double where it is exact, else a BigInt. */
+function plus(a, b) {
+  if (typeof a === "number" && typeof b === "number" && Number.isSafeInteger(a + b)) return a + b;
+  const sum = BigInt(a) + BigInt(b);
+  return Number.isSafeInteger(Number(sum)) ? Number(sum) : sum;
+}
+
+/** One level as integers, and what was made of it: the level that clients see, and the CRC-32 of `:price:amount`. */
 class PackedRow {
   constructor(price, amount, bits, parts, gross) {
     this.price = price;
@@ -708,8 +692,9 @@ class PackedRow {
     this.bits = bits;
     this.parts = parts;
     this.gross = gross;
-    this.text = null;
     this.level = null;
+    this.sum = 0;
+    this.length = 0; // of the text in the sum
   }
 }
 
@@ -727,88 +712,129 @@ class PackedState {
     return this.rows[name].map((row) => (row.level ??= this.#level(row)));
   }
 
+  best(name) {
+    const [row] = this.rows[name];
+    return row ? (row.level ??= this.#level(row)) : null;
+  }
+
+  #level({ price, amount, bits, parts, gross }) {
+    const [priceScale, amountScale, grossScale] = this.scales;
+    const level = {
+      price: decimalOf(price, priceScale), amount: decimalOf(amount, amountScale),
+      exchanges: this.reader.namesOf(bits), amounts: parts.length ? parts.map((part) => decimalOf(part, amountScale)) : [],
+    };
+    if (gross.length) level.gross = gross.map((each) => decimalOf(each, grossScale));
+    return level;
+  }
+
   get timestamp() {
     const time = new Date(Math.floor(this.timeUs / 1000)).toISOString().slice(0, -1);
     return `${time}${String(this.timeUs % 1000).padStart(3, "0")}Z`;
   }
 
-  /** The text of a level for the checksum. */
-  text(row) {
+  /** `marketStats`, as the service computes them. */
+  stats() {
+    const { bids, asks } = this.rows;
     const [priceScale, amountScale] = this.scales;
-    return (row.text ??= `${this.reader.priceOf(row.price, priceScale)}:${decimalOf(row.amount, amountScale)}`);
+    const total = (rows) => (rows.length ? decimalOf(rows.map(({ amount }) => amount).reduce(plus), amountScale) : null);
+    const [bestBid, bestAsk] = [bids, asks].map(([row]) => (row ? decimalOf(row.price, priceScale) : null));
+    let spread = null, spreadPercent = null, midPrice = null, crossed = false;
+    if (bids.length && asks.length) {
+      const [bid, ask] = [BigInt(bids[0].price), BigInt(asks[0].price)];
+      const [apart, twice] = [bid > ask ? bid - ask : ask - bid, bid + ask];
+      const percent = twice && (2n * apart * 2_000_000n + twice) / (2n * twice);
+      const sign = bid > ask ? "-" : "";
+      crossed = bid >= ask;
+      spread = sign + decimalOf(apart, priceScale);
+      spreadPercent = (percent ? sign : "") + decimalOf(percent, PERCENT_DECIMALS);
+      midPrice = decimalOf(twice * 5n, priceScale + 1);
+    }
+    const members = [...bids, ...asks].reduce((all, { bits }) => all | BigInt(bits), 0n);
+    return {
+      bestBid, bestAsk, spread, spreadPercent, midPrice, totalBidVolume: total(bids), totalAskVolume: total(asks),
+      participatingExchanges: String(bitsOf(members).length), crossed,
+    };
   }
 
-  #level(row) {
-    const [price, amount] = this.text(row).split(":");
-    const [, amountScale, grossScale] = this.scales;
-    const amounts = row.parts.map((part) => decimalOf(part, amountScale));
-    const level = { price, amount, exchanges: this.reader.namesOf(row.bits), amounts };
-    if (row.gross.length) level.gross = row.gross.map((each) => decimalOf(each, grossScale));
-    return level;
-  }
-
+  /** The checksum of `View.checksum`, from the sum of each level, which is computed once. */
   checksum() {
-    let sum = CRC_START;
-    let first = true;
+    const [priceScale, amountScale] = this.scales;
+    let sum = CRC_BEFORE_COLON;
+    let empty = true;
     for (const rows of [this.rows.bids, this.rows.asks]) {
       const count = Math.min(rows.length, CHECKSUM_LEVELS);
       for (let at = 0; at < count; at += 1) {
-        if (!first) sum = crcByte(sum, 58); // a colon
-        first = false;
-        sum = crcText(sum, this.text(rows[at]));
+        const row = rows[at];
+        if (!row.length) {
+          prefix(row, row.amount, amountScale);
+          prefix(row, row.price, priceScale);
+        }
+        sum = crcMoved(sum, row.length) ^ row.sum;
+        empty = false;
       }
     }
-    return (sum ^ CRC_START) >>> 0;
+    return empty ? 0 : (sum ^ CRC_START) >>> 0;
   }
 }
 
-const scaleOf = (text) => (text.includes(".") ? text.length - text.indexOf(".") - 1 : 0);
-const integerOf = (text, scale) => BigInt(text.replace(".", "") + "0".repeat(scale - scaleOf(text)));
-const signed = (value, scale) => (value < 0n ? `-${decimalOf(-value, scale)}` : decimalOf(value, scale));
-
-/** The `marketStats` of the levels of a view, as the service computes them. */
-function statsOf({ bids, asks }) {
-  const [bid, ask] = [bids[0]?.price ?? null, asks[0]?.price ?? null];
-  let spread = null, spreadPercent = null, midPrice = null, crossed = false;
-  if (bid !== null && ask !== null) {
-    const scale = Math.max(scaleOf(bid), scaleOf(ask));
-    const [low, high] = [integerOf(bid, scale), integerOf(ask, scale)];
-    const [apart, twice] = [high < low ? low - high : high - low, low + high];
-    const percent = (2n * apart * 2_000_000n + twice) / (2n * twice);
-    crossed = low >= high;
-    spread = signed(high - low, scale);
-    spreadPercent = signed(high < low ? -percent : percent, PERCENT_DECIMALS);
-    midPrice = decimalOf(twice * 5n, scale + 1);
+/** Put a colon and a number, as `decimalOf` writes it, before the text in the sum of a row, from the last digit. */
+function prefix(row, number, scale) {
+  let { sum, length } = row;
+  const whole = typeof number === "number" && scale <= INT_DECIMALS ? Math.floor(number / UNITS[scale]) : Infinity;
+  if (whole < 2 ** 31) {
+    let [left, digits] = [(number - whole * UNITS[scale]) | 0, scale]; // 32 bits are divided faster
+    if (left) {
+      for (; left % 10 === 0; digits -= 1) left = (left / 10) | 0;
+      for (; digits > 0; digits -= 1) {
+        const tenth = (left / 10) | 0;
+        sum ^= CRC_TABLES[256 * length++ + ZERO + left - 10 * tenth];
+        left = tenth;
+      }
+      sum ^= CRC_TABLES[256 * length++ + POINT];
+    }
+    left = whole | 0;
+    do {
+      const tenth = (left / 10) | 0;
+      sum ^= CRC_TABLES[256 * length++ + ZERO + left - 10 * tenth];
+      left = tenth;
+    } while (left);
+  } else {
+    const text = decimalOf(number, scale);
+    for (let at = text.length - 1; at >= 0; at -= 1) sum ^= CRC_TABLES[256 * length++ + text.charCodeAt(at)];
   }
-  const names = new Set();
-  for (const side of [bids, asks]) for (const level of side) for (const name of level.exchanges) names.add(name);
-  return {
-    bestBid: bid, bestAsk: ask, spread, spreadPercent, midPrice, totalBidVolume: totalOf(bids), totalAskVolume: totalOf(asks),
-    participatingExchanges: String(names.size), crossed,
-  };
+  row.sum = sum ^ CRC_TABLES[256 * length + COLON];
+  row.length = length + 1;
 }
 
-function totalOf(levels) {
-  if (!levels.length) return null;
-  const scale = Math.max(...levels.map(({ amount }) => scaleOf(amount)));
-  return decimalOf(levels.reduce((sum, { amount }) => sum + integerOf(amount, scale), 0n), scale);
+// Entry `256 * zeros + byte` is the CRC-32 of a byte with so many zero bytes after it, from 0. As CRC-32 is linear, that
+// of a text is the XOR of those of its bytes, each with the length behind it as zeros.
+const CRC_TABLES = new Int32Array(256 * TEXT_MAX);
+const CRC_START = -1;
+const CRC_BEFORE_COLON = -258633757; // crcByte(CRC_BEFORE_COLON, COLON) is CRC_START
+const crcByte = (sum, byte) => CRC_TABLES[(sum ^ byte) & 0xff] ^ (sum >>> 8);
+
+for (let byte = 0; byte < 256; byte += 1) {
+  let sum = byte;
+  for (let bit = 0; bit < 8; bit += 1) sum = sum & 1 ? 0xedb88320 ^ (sum >>> 1) : sum >>> 1;
+  CRC_TABLES[byte] = sum;
 }
+for (let at = 256; at < CRC_TABLES.length; at += 1) CRC_TABLES[at] = crcByte(CRC_TABLES[at - 256], 0);
 
-const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
-  for (let bit = 0; bit < 8; bit++) byte = byte & 1 ? 0xedb88320 ^ (byte >>> 1) : byte >>> 1;
-  return byte >>> 0;
-});
-
-const CRC_START = 0xffffffff;
-const crcByte = (sum, byte) => CRC_TABLE[(sum ^ byte) & 0xff] ^ (sum >>> 8);
-
-function crcText(sum, text) {
-  for (let i = 0; i < text.length; i++) sum = crcByte(sum, text.charCodeAt(i));
-  return sum;
+/** The sum after `length` zero bytes, at least 4; XORed with that of a text of this length, it is the sum after the text. */
+function crcMoved(sum, length) {
+  const at = 256 * length;
+  return (
+    CRC_TABLES[at - 256 + (sum & 0xff)] ^ CRC_TABLES[at - 512 + ((sum >>> 8) & 0xff)] ^
+    CRC_TABLES[at - 768 + ((sum >>> 16) & 0xff)] ^ CRC_TABLES[at - 1024 + (sum >>> 24)]
+  );
 }
 
 /** CRC-32 (the one of zlib) of ASCII text. */
-export const crc32 = (text) => (crcText(CRC_START, text) ^ CRC_START) >>> 0;
+export function crc32(text) {
+  let sum = CRC_START;
+  for (let at = 0; at < text.length; at += 1) sum = crcByte(sum, text.charCodeAt(at));
+  return (sum ^ CRC_START) >>> 0;
+}
 
 /** Compare decimal texts by their exact values, beyond the precision of a double. */
 export function compareDecimals(left, right) {
@@ -864,7 +890,7 @@ function numbersOf(value) {
 const MADE_WHEN_READ = {
   bids: (state) => state.side("bids"),
   asks: (state) => state.side("asks"),
-  marketStats: (state, view) => statsOf(view),
+  marketStats: (state) => state.stats(),
   timestamp: (state) => state.timestamp,
 };
 
@@ -873,23 +899,39 @@ export class View {
   #made = {}; // members that were read or set
   #state = null; // of the last binary update
 
+  static #members = Object.fromEntries(Object.entries(MADE_WHEN_READ).map(([name, make]) => [name, {
+    enumerable: true,
+    get() {
+      return (this.#made[name] ??= make(this.#state));
+    },
+    set(value) {
+      this.#made[name] = value;
+    },
+  }]));
+
   constructor(symbol, view = null) {
-    for (const [name, make] of Object.entries(MADE_WHEN_READ)) {
-      // Own members, so that a view can be spread and listed.
-      Object.defineProperty(this, name, {
-        enumerable: true,
-        get: () => (this.#made[name] ??= make(this.#state, this)),
-        set: (value) => {
-          this.#made[name] = value;
-        },
-      });
-    }
+    Object.defineProperties(this, View.#members); // own ones, so that a view can be spread and listed
     this.symbol = symbol;
     this.view = view; // name of this view, if the symbol has several
     this.rejected = {}; // requested exchanges that are not served, with the reason
     this.publishedFees = []; // with fees: "published", the fee of each book
     this.past = false; // with the option start, until the present is reached
     this.lose(null);
+  }
+
+  /** The highest bid; null if there are no bids. */
+  get bestBid() {
+    return this.#best("bids");
+  }
+
+  /** The lowest ask; null if there are no asks. */
+  get bestAsk() {
+    return this.#best("asks");
+  }
+
+  #best(side) {
+    if (!this.#state || this.#made[side]) return this[side][0] ?? null;
+    return this.#state.best(side);
   }
 
   /** Empty the view until the next full update, because of a problem. */
@@ -950,7 +992,7 @@ export class View {
 
   /** Read the members that a view only has if they were requested. */
   #takeExtras(data) {
-    this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
+    this.ages = numbersOf(data.ages ?? {});
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
     this.crossings = (data.crossings ?? []).map(crossingOf);
