@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import random
 import re
 import subprocess
 import sys
@@ -11,12 +12,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import onebook
 from archive.world import EPOCH_US, SYMBOL, World
-from onebook.archive.folder import HistoryFolder
+from onebook.archive.folder import HistoryFolder, _read_book
 from onebook.archive.format import HOUR_US, hour_folder
 from onebook.archive.proof import verify
 from onebook.archive.reader import books_at, recorded_times
@@ -160,6 +162,23 @@ async def test_a_moment_needs_two_requests_a_book(tmp_path: Path, port: int) -> 
         files = [each.rpartition("/")[2] for each in found]
         assert files.count("manifest.txt") == files.count("coverage.parquet") == 2 * hours
         assert not any(each.startswith("HEAD") for each in found if each.endswith("USDT.parquet"))
+
+
+async def test_columns_that_are_not_read_divide_no_request(tmp_path: Path, port: int) -> None:
+    url = url_of(port, "holes")
+    store = FileStore(url)
+    world = await recorded(tmp_path / "history", store)
+    path = next(each for each in store.files("") if each.endswith("kraken/BTC-USDT.parquet"))
+    rows = pa.concat_tables([pq.read_table(world.root / path)] * 200)
+    chance, place = random.Random(1), rows.schema.get_field_index("sequence")
+    numbers = pa.array([chance.getrandbits(40) for _ in range(len(rows))], pa.int64())
+    assert numbers.nbytes > 32_768
+    rows = rows.set_column(place, rows.schema.field("sequence"), numbers)
+    pq.write_table(rows, world.root / path)
+    store.copy_from(world.root, path)
+    read = partial(_read_book, store, "kraken", store.files(path.rpartition("/")[0]), 0, 1 << 62)
+    found = requests_of(url, read)
+    assert [each.split(" ")[0] for each in found] == ["GET", "GET"]  # the end, the rows
 
 
 async def test_other_answers_need_few_requests(tmp_path: Path, port: int) -> None:
