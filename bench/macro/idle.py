@@ -120,6 +120,11 @@ async def settled_memory() -> int:
     return load.resident()
 
 
+def delayed() -> float:
+    """Seconds that this thread was ready to run and waited for its core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
 async def share(seconds: float) -> float:
     """Seconds of CPU a second."""
     cpu, began = time.process_time(), time.monotonic()
@@ -242,7 +247,7 @@ async def returned(settings: config.Settings, places, clients: OwnSockets, began
         each.counters[Counter.SLOWEST_NS] = 0
     failed, started = clients.total(Counter.FAILED), time.monotonic()
     async with app.running(settings, overrides=places) as node:
-        listening_s, cpu_s = time.monotonic(), time.process_time()
+        listening_s, cpu_s, delayed_s = time.monotonic(), time.process_time(), delayed()
         with Pulse() as pulse:
             await clients.ready(RETURN_MAX_S)
         back_s = time.monotonic()
@@ -254,6 +259,7 @@ async def returned(settings: config.Settings, places, clients: OwnSockets, began
             "seconds to start": listening_s - started,
             "seconds until all were back": back_s - listening_s,
             "seconds of CPU until then": time.process_time() - cpu_s,
+            "seconds of waiting for the core": delayed() - delayed_s,
             "longest wait of one, s": slowest_ns / 1e9,
             "attempts that failed": clients.total(Counter.FAILED) - failed,
             "longest turn, ms of CPU": pulse.longest_s * 1e3,

@@ -1,6 +1,6 @@
 """Cost of idle clients by their number, with a socket each and sharing sockets, as Markdown.
 
-    idle_curve.py [--seconds 60]
+    idle_curve.py [--own 1000 ...] [--shared 1000 ...] [--seconds 60]
 
 Both are `idle.py`; the numbers with a socket each end at this machine's limit of open files.
 """
@@ -43,11 +43,13 @@ def measured(clients: list[int], *options: str) -> dict[int, dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--own", type=int, nargs="+", default=OWN)
+    parser.add_argument("--shared", type=int, nargs="+", default=SHARED)
     parser.add_argument("--seconds", default="60")
     words = parser.parse_args()
     print("| clients | sockets |", " | ".join(name for name, _ in COLUMNS.values()), "|")
     print("|---" * (2 + len(COLUMNS)) + "|")
-    for kind, clients, options in (("own", OWN, ()), ("shared", SHARED, ("--shared",))):
+    for kind, clients, options in (("own", words.own, ()), ("shared", words.shared, ("--shared",))):
         for count, values in measured(clients, "--seconds", words.seconds, *options).items():
             cells = (f"{values[name]:{form}}" for name, (_, form) in COLUMNS.items())
             print(f"| {count:,} | {kind} |", " | ".join(cells), "|", flush=True)
