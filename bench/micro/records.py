@@ -1,7 +1,8 @@
 """What it costs to turn a row of Bybit's into a record, ours beside ccxt's parser.
 
 Both get the same 1,000 rows as they come over the wire, page by page, and do what stands between
-a body and a list of records.
+a body and a list of records. The floor of deposits and withdrawals: decoding, canonical numbers
+and ids alone.
 """
 
 import gc
@@ -12,13 +13,15 @@ from collections.abc import Callable
 import ccxt
 from msgspec import json
 
+from onebook.core import canonicals
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, rows
 from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.api import Envelope
 from onebook.transactions.bybit.instruments import guess, listed
-from onebook.transactions.bybit.rows import Context, Mapper
+from onebook.transactions.bybit.rows import Context, Mapper, make_id
+from onebook.transactions.mapping import Row
 from onebook.transactions.markets import Markets
 from timing import interleaved, report
 
@@ -39,11 +42,28 @@ def bodies_of(found: list[dict[str, object]]) -> list[bytes]:
     return [json.encode({"retCode": 0, "result": {"list": page}, "time": 1}) for page in pages]
 
 
-def ours(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
+def ours(
+    bodies: list[bytes], mapper: Callable[[Row, Context], object], context: Context
+) -> Callable[[], object]:
     def work() -> object:
         return [mapper(row, context) for b in bodies for row in _decoder.decode(b).result["list"]]
 
     return work
+
+
+def floor(kind: str, native: str, *numbers: str) -> Callable[[Row, Context], object]:
+    """What no record can do without: its id and its numbers."""
+
+    def read(row: Row, context: Context) -> object:
+        return make_id(context, kind, row[native]), canonicals(*map(row.get, numbers))
+
+    return read
+
+
+FLOORS = {
+    "deposits": floor("deposit", "id", "amount", "depositFee"),
+    "withdrawals": floor("withdrawal", "withdrawId", "amount", "withdrawFee", "tax"),
+}
 
 
 class Offline(ccxt.bybit):
@@ -88,13 +108,13 @@ def main() -> None:
     ]
     for name, found, mapper, category, parse in cases:
         bodies, context = bodies_of(found), Context("mainnet", markets, category)
-        values = interleaved(
-            {
-                "onebook": each(ours(bodies, mapper, context), len(found)),
-                "ccxt": each(theirs(bodies, parse), len(found)),
-            }
-        )
-        report(f"bybit row to record, {name}", values, "ns")
+        contenders = {
+            "onebook": each(ours(bodies, mapper, context), len(found)),
+            "ccxt": each(theirs(bodies, parse), len(found)),
+        }
+        if name in FLOORS:
+            contenders["floor"] = each(ours(bodies, FLOORS[name], context), len(found))
+        report(f"bybit row to record, {name}", interleaved(contenders), "ns")
 
 
 def each(work: Callable[[], object], count: int) -> Callable[[], float]:

@@ -42,11 +42,13 @@ def side_of(rng: random.Random, names: int, options: Any) -> list[list[int]]:
     split, gross, hostile = options
     numbers, count = list[int](), 0
     for at in range(rng.choice([0, 1, 3, 30])):
-        step = rng.choice([0, 1, 2, 7]) if at else rng.randint(200, 300)
+        step = rng.choice([1, 2, 7]) if at else rng.randint(200, 300)
         amount = rng.choice([0, 1, 5, 120, 10**9, rng.randrange(10**18)])
         members = rng.randrange(1 << min(names, 64))
         if hostile and rng.random() < 0.05:
-            step, amount, members = (rng.choice([each, *LARGE]) for each in (step, amount, members))
+            step, amount, members = (
+                rng.choice([each, 0, *LARGE]) for each in (step, amount, members)
+            )
         numbers += [step, amount] + [members] * (amount > 0)
         count += members.bit_count() if amount else 0
     if hostile and rng.random() < 0.1:
@@ -101,7 +103,8 @@ def test_random_updates_give_equal_levels_and_errors() -> None:
     assert sentences == {
         "levels", "has numbers of N decimals", "has a level that is cut off",
         "has a negative price", "has a price of more than N bits",
-        "names an exchange that is not in its table", "has more or fewer amounts than exchanges",
+        "has a price twice", "names an exchange that is not in its table",
+        "has more or fewer amounts than exchanges",
     }  # fmt: skip
 
 
@@ -176,6 +179,8 @@ def test_levels_can_be_copied_to_another_process(core: Any) -> None:
         (lists([100]), "has a level that is cut off"),
         (lists([100, 1]), "has a level that is cut off"),
         (lists(asks=[100, 0, 1]), "has a level that is cut off"),
+        (lists([100, 1, 1, 0, 2, 1]), "has a price twice"),
+        (lists(asks=[100, 1, 1, 0, 0]), "has a price twice"),
         (lists([100, 1, 1, 101, 1, 1]), "has a negative price"),
         (lists([100, 1, 1, END - 1, 1, 1]), "has a negative price"),
         (lists(asks=[END - 1, 1, 1, 1, 1, 1]), "has a price of more than 64 bits"),

@@ -7,10 +7,10 @@
     2026/11/27/14/manifest.txt, proof/                hashes of the files, and their chain (`proof`)
 
 A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
-Merged segments have a record batch for each book. Files are written under another name, synced and
-renamed, so that every file is complete. A segment that another one contains is ignored, and rows
-are unique by run and message, so a crash between a rename and a deletion duplicates nothing. Times
-are Unix microseconds.
+Merged segments are in order of the book, and their metadata says where each book is. Files are
+written under another name, synced and renamed, so that every file is complete. A segment that
+another one contains is ignored, and rows are unique by run and message, so a crash between a rename
+and a deletion duplicates nothing. Times are Unix microseconds.
 """
 
 import json
@@ -583,7 +583,8 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def _opened(path: Path) -> ipc.RecordBatchFileReader:
-    return ipc.open_file(pa.memory_map(str(path)))
+    # Without threads, which cost more than a column: nothing is decompressed.
+    return ipc.open_file(pa.memory_map(str(path)), options=ipc.IpcReadOptions(use_threads=False))
 
 
 def _books_in(reader: ipc.RecordBatchFileReader) -> list[BookPlace]:
@@ -644,7 +645,8 @@ def _messages_in(path: Path) -> pa.Table:
     file = pa.memory_map(str(path)).read_buffer()
     if file.slice(max(file.size - len(MAGIC), 0)).to_pybytes() != MAGIC:
         raise ValueError(f"{path.name} is incomplete")
-    return ipc.open_stream(file.slice(STREAM_AT)).read_all()
+    options = ipc.IpcReadOptions(use_threads=False)
+    return ipc.open_stream(file.slice(STREAM_AT), options=options).read_all()
 
 
 def _read_rows(messages: pa.Table) -> pa.Table:
@@ -689,20 +691,24 @@ def _read_book(
 
 
 def _read_row_groups(
-    files: FileStore, path: str, size: int, wanted: Callable[[pq.FileMetaData], list[int]]
+    files: FileStore,
+    path: str,
+    size: int | None,
+    wanted: Callable[[pq.FileMetaData], list[int]],
 ) -> pa.Table:
     columns, texts = [*READ_COLUMNS], ["kind"]
     if not files.remote:
         file = pq.ParquetFile(files.open(path), read_dictionary=texts)
         return file.read_row_groups(wanted(file.metadata), columns=columns, use_threads=False)
+    fragment = files.fragment(path, size, texts)
     try:
-        fragment = files.fragment(path, size, texts)
         groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
         return groups.to_table(columns=columns, use_threads=False)
-    except pa.ArrowInvalid:  # replaced by a longer one after it was listed
-        fragment = files.fragment(path, None, texts)
-        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
-        return groups.to_table(columns=columns, use_threads=False)
+    except pa.ArrowInvalid:
+        if size is None:
+            raise
+        # Replaced by a longer one after it was listed.
+        return _read_row_groups(files, path, None, wanted)
 
 
 def _wanted(start_us: int | None, end_us: int, metadata: pq.FileMetaData) -> list[int]:

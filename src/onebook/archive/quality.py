@@ -130,8 +130,9 @@ def measured(
             rows, prices = [], []
         earlier = f"{hour_folder(hour_us - HOUR_US)}/{exchange}/{file_name(symbol)}.parquet"
         before = _last_state(files, earlier)
-        rows.append(_measured_book(table, hour_us, coverage, before))
-        prices.append(_best_prices(table, hour_us, coverage, before, pace))
+        states = _states(table)
+        rows.append(_measured_book(table, states, hour_us, coverage, before))
+        prices.append(_best_prices(table, states, hour_us, coverage, before, pace))
     found += _with_crossings(rows, prices)
     found.sort(key=lambda row: (row["exchange"], row["symbol"]))
     return pa.Table.from_pylist(found, schema=QUALITY_SCHEMA)
@@ -179,10 +180,14 @@ def _states(rows: pa.Table) -> list[RecordedHealth]:
 
 
 def _measured_book(
-    rows: pa.Table, hour_us: int, coverage: Iterable[Interval], before: RecordedHealth | None
+    rows: pa.Table,
+    states: Sequence[RecordedHealth],
+    hour_us: int,
+    coverage: Iterable[Interval],
+    before: RecordedHealth | None,
 ) -> dict[str, Any]:
     """Return the row of a book, but for its crossings."""
-    states, seconds, counts = _states(rows), Counter[str](), Counter[str]()
+    seconds, counts = Counter[str](), Counter[str]()
     observed_us = live_us = audits = 0
     for interval in coverage:
         of_run = [each for each in states if each.run == interval.run]
@@ -264,6 +269,7 @@ class _Pace:
 
 def _best_prices(
     rows: pa.Table,
+    states: Sequence[RecordedHealth],
     hour_us: int,
     coverage: Iterable[Interval],
     before: RecordedHealth | None,
@@ -276,7 +282,6 @@ def _best_prices(
     )
     scales = integers(rows["price_scale"], pa.int8())
     priced = bytes(codes(rows["kind"], KINDS)).translate(HAS_LEVELS)
-    states = _states(rows)
     for interval in coverage:
         known = [each for each in states if each.run == interval.run]
         if before is not None and before.run == interval.run:

@@ -62,7 +62,7 @@ from msgspec.structs import replace
 
 from onebook.core.reference.conversion import converted_decimals, converted_side, rates_of
 from onebook.core.reference.text import decimal_text
-from onebook.core.reference.unpacked import CUT_OFF, NEGATIVE, TOO_HIGH, UNEVEN, UNKNOWN
+from onebook.core.reference.unpacked import CUT_OFF, NEGATIVE, TOO_HIGH, TWICE, UNEVEN, UNKNOWN
 from onebook.core.reference.view import MergedLevel as ReferenceLevel
 from onebook.core.reference.view import MergedState as ReferenceState
 from onebook.core.reference.view import View as ReferenceView

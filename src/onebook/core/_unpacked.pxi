@@ -107,6 +107,8 @@ cdef class PackedLevels:
             step = numbers[at]
             if at == 0:
                 order = step ^ worst
+            elif not step:
+                raise LevelError(TWICE)
             elif step > WORST - order:
                 raise LevelError(NEGATIVE if worst else TOO_HIGH)
             else:

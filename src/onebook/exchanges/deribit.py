@@ -109,6 +109,7 @@ LEVELS: Final = LevelShape.rows(price=1, amount=2)
 Time = Annotated[int, Meta(ge=0, le=MILLISECONDS_MAX)]
 BEST_PREFIX: Final = "quote."
 BEST_PREFIX_NAME: Final = b'"quote.'
+CHANNEL_BYTES_MAX: Final = 100  # the channel's name is within this many bytes of a frame's start
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
 TOO_MANY: Final = (10028, 10047, 10066)  # limits: per period, per kind, burst
@@ -196,7 +197,7 @@ def topic_of(native: str) -> str:
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Decode a frame of a book, or best prices."""
-    if frame.find(BEST_PREFIX_NAME) >= 0:
+    if frame.find(BEST_PREFIX_NAME, 0, CHANNEL_BYTES_MAX) > 0:
         return _top(books, frame)
     params = _read(frame).params
     book, message = books.get(params.channel), params.data

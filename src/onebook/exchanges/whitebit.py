@@ -99,6 +99,7 @@ TOPICS: Final = 50
 UPDATE: Final = "depth_update"
 BEST_PRICES: Final = "bookTicker_update"
 BEST_PRICES_NAME: Final = b'"bookTicker_update"'
+METHOD_BYTES_MAX: Final = 64  # the method's name is within this many bytes of a frame's start
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
 UNKNOWN: Final = -1  # the state of a book after a frame without `update_id`
@@ -157,7 +158,7 @@ _control = control_reader(RpcControl)
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Decode a frame of a book."""
-    if frame.find(BEST_PRICES_NAME) >= 0:
+    if frame.find(BEST_PRICES_NAME, 0, METHOD_BYTES_MAX) > 0:
         return _top(books, frame)
     params = _read(frame).params
     book = books.get(params.market)

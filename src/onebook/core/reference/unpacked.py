@@ -17,6 +17,7 @@ WORST: Final = (1 << 64) - 1  # the highest order
 CUT_OFF: Final = "has a level that is cut off"
 NEGATIVE: Final = "has a negative price"
 TOO_HIGH: Final = "has a price of more than 64 bits"
+TWICE: Final = "has a price twice"
 UNEVEN: Final = "has more or fewer amounts than exchanges"
 UNKNOWN: Final = "names an exchange that is not in its table"
 
@@ -142,13 +143,16 @@ class PackedLevels:
         before: Sequence[int] = ()
         stops = at = place = 0
         # So that the first step leads to the first price.
-        order = side.worst - 2 * numbers[0] if side.worst else 0
+        order, last = side.worst - 2 * numbers[0] if side.worst else 0, -1
         rest = iter(numbers)
         try:
             for step in rest:
                 order += step
                 if order > WORST:
                     raise LevelError(NEGATIVE if side.worst else TOO_HIGH)
+                if order == last:
+                    raise LevelError(TWICE)
+                last = order
                 place = bisect_left(orders, order, place)
                 found = place < len(orders) and orders[place] == order
                 amount = next(rest)

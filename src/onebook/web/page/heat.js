@@ -484,7 +484,8 @@ export class Heat {
     });
     context.textBaseline = "alphabetic";
     const seconds = liquidity.columnMs / COLUMN_MS;
-    let parts = Math.min(5, Math.max(1, Math.floor(left / (70 * scale))));
+    const wide = Math.max(70 * scale, 1.3 * context.measureText(this.#shownEnd).width); // the last label, and a space
+    let parts = Math.min(5, Math.max(1, Math.floor(left / wide)));
     if (seconds > 1) while (parts > 1 && ((this.#shown * seconds) / 60 / parts) % (this.#shown * seconds >= 7_200 ? 60 : 1)) parts -= 1; // whole hours or minutes
     for (let part = 0; part <= parts; part += 1) {
       const back = Math.round((this.#shown * (parts - part)) / parts);
