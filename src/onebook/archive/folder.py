@@ -691,20 +691,24 @@ def _read_book(
 
 
 def _read_row_groups(
-    files: FileStore, path: str, size: int, wanted: Callable[[pq.FileMetaData], list[int]]
+    files: FileStore,
+    path: str,
+    size: int | None,
+    wanted: Callable[[pq.FileMetaData], list[int]],
 ) -> pa.Table:
     columns, texts = [*READ_COLUMNS], ["kind"]
     if not files.remote:
         file = pq.ParquetFile(files.open(path), read_dictionary=texts)
         return file.read_row_groups(wanted(file.metadata), columns=columns, use_threads=False)
+    fragment = files.fragment(path, size, texts)
     try:
-        fragment = files.fragment(path, size, texts)
         groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
         return groups.to_table(columns=columns, use_threads=False)
-    except pa.ArrowInvalid:  # replaced by a longer one after it was listed
-        fragment = files.fragment(path, None, texts)
-        groups = fragment.subset(row_group_ids=wanted(fragment.metadata))
-        return groups.to_table(columns=columns, use_threads=False)
+    except pa.ArrowInvalid:
+        if size is None:
+            raise
+        # Replaced by a longer one after it was listed.
+        return _read_row_groups(files, path, None, wanted)
 
 
 def _wanted(start_us: int | None, end_us: int, metadata: pq.FileMetaData) -> list[int]:
