@@ -15,6 +15,7 @@ query fails, an entry expires after `CACHE_TTL_MS`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from heapq import heappop, heappush
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from onebook.accounts.keys import Key, key_of, status_at
@@ -253,6 +254,7 @@ class KeyCache:
         self._on_read = on_read
         self._polled_at_ms = 0
         self._expiring_at_ms: dict[str, int] = {}
+        self._expiries: list[tuple[int, str]] = []  # a heap; those not in the dictionary are void
         self._secrets: ReadCache[bytes, _Secret] = ReadCache(
             self._read_secrets, fresh=self._fresh, kept_max=kept_max, clock=clock
         )
@@ -294,9 +296,12 @@ class KeyCache:
 
     def expired(self, now_ms: int) -> list[str]:
         """Return the ids of newly expired keys; each is returned once."""
-        due = [key_id for key_id, at_ms in self._expiring_at_ms.items() if at_ms <= now_ms]
-        for key_id in due:
-            del self._expiring_at_ms[key_id]
+        due = []
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            at_ms, key_id = heappop(self._expiries)
+            if self._expiring_at_ms.get(key_id) == at_ms:
+                del self._expiring_at_ms[key_id]
+                due.append(key_id)
         return due
 
     async def close(self) -> None:
@@ -329,10 +334,12 @@ class KeyCache:
                 self._await_expiry(key, start.at_ms)
 
     def _await_expiry(self, key: Key, now_ms: int) -> None:
-        if key.expires_at_ms is not None and status_at(key, now_ms) is KeyStatus.ACTIVE:
-            self._expiring_at_ms[key.key_id] = key.expires_at_ms
-        else:
+        at_ms = key.expires_at_ms
+        if at_ms is None or status_at(key, now_ms) is not KeyStatus.ACTIVE:
             self._expiring_at_ms.pop(key.key_id, None)
+        elif self._expiring_at_ms.get(key.key_id) != at_ms:
+            self._expiring_at_ms[key.key_id] = at_ms
+            heappush(self._expiries, (at_ms, key.key_id))
 
     def _fresh(self, read_at_ms: int, now_ms: int) -> bool:
         return fresh_since(max(read_at_ms, self._polled_at_ms), now_ms)
