@@ -42,7 +42,7 @@ export class PriceAges {
     const delays = names.map((name) => (known && this.#delays.get(name)) || UNKNOWN);
     const oldest = Math.max(...names.map((name, at) => (ages[name] ?? NaN) + delays[at].ms));
     if (!Number.isFinite(oldest)) return "";
-    return `· ${delays.every(({ exact }) => exact) ? "" : "≥ "}${quoteAge(oldest + sinceMs)} old`;
+    return `${delays.every(({ exact }) => exact) ? "" : "≥ "}${quoteAge(oldest + sinceMs)} old`;
   }
 }
 
