@@ -59,7 +59,7 @@ JOBS = (
     Job("tops", ("micro/tops.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
     Job("history", ("micro/history_bytes.py", "micro/past.py"), once=True),
-    Job("recorder", ("macro/recorder.py",)),
+    Job("recorder", ("macro/recorder.py",), once=True),
     Job("latency", ("micro/latency.py", "micro/latency.py reference")),
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),
@@ -95,7 +95,11 @@ JOBS = (
             "macro/fanout.py --clients 5000 --size 1",
         ),
     ),
-    Job("idle", ("macro/idle.py --subscribed 4000", "macro/idle.py --bare --subscribed 4000")),
+    Job(
+        "idle",
+        ("macro/idle.py --subscribed 4000", "macro/idle.py --bare --subscribed 4000"),
+        once=True,
+    ),
     Job(
         "receive",
         (
