@@ -42,9 +42,11 @@ class Scheduler:
         self._clock = clock
         self._on_tick = on_tick
         self._task: asyncio.Task[None] | None = None
-        self._due_s: dict[ClientPort, float] = {}
-        # The targets of `_due_s` by time in whole ticks.
-        self._wheel: dict[int, dict[ClientPort, None]] = {}
+        # Targets and their times by `id`, and the ids by time in whole ticks. The garbage collector
+        # does not visit a dictionary of numbers, but would visit all targets of one of targets.
+        self._targets: dict[int, ClientPort] = {}
+        self._due_s: dict[int, float] = {}
+        self._wheel: dict[int, dict[int, None]] = {}
         self._round: Iterator[ClientPort | None] | None = None  # the rest of a tick
 
     def __len__(self) -> int:
@@ -61,24 +63,27 @@ class Scheduler:
 
     def call_by(self, target: ClientPort, at_s: float) -> None:
         """Call a target in the first tick after a time, or earlier if that is already scheduled."""
-        known_s = self._due_s.get(target)
+        at = id(target)
+        known_s = self._due_s.get(at)
         if known_s is not None:
             if at_s >= known_s:
                 return
             self.forget(target)
-        self._due_s[target] = at_s
-        self._wheel.setdefault(int(at_s // TICK_S), {})[target] = None
+        self._targets[at], self._due_s[at] = target, at_s
+        self._wheel.setdefault(int(at_s // TICK_S), {})[at] = None
 
     def forget(self, target: ClientPort) -> None:
         """Cancel the calls to a target."""
-        at_s = self._due_s.pop(target, None)
+        at = id(target)
+        at_s = self._due_s.pop(at, None)
         if at_s is None:
             return
+        del self._targets[at]
         number = int(at_s // TICK_S)
-        targets = self._wheel.get(number)
-        if targets is not None:
-            targets.pop(target, None)
-            if not targets:
+        slot = self._wheel.get(number)
+        if slot is not None:
+            slot.pop(at, None)
+            if not slot:
                 del self._wheel[number]
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -110,15 +115,15 @@ class Scheduler:
         """
         last = int(now_s // TICK_S)
         for number in sorted(each for each in self._wheel if each <= last):
-            for target in self._wheel.pop(number, ()):
-                at_s = self._due_s.get(target)
+            for at in self._wheel.pop(number, ()):
+                at_s = self._due_s.get(at)
                 if at_s is None or at_s // TICK_S != number:  # forgotten or moved
                     yield None
                 elif at_s > now_s:
-                    self._wheel.setdefault(number, {})[target] = None
+                    self._wheel.setdefault(number, {})[at] = None
                     yield None
                 else:
-                    yield target
+                    yield self._targets[at]
 
     def _call(self, target: ClientPort, now_s: float) -> None:
         try:
