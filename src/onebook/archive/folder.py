@@ -25,7 +25,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,6 +71,7 @@ MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
+T = TypeVar("T")
 COVERAGE_SCHEMA: Final = pa.schema(
     [
         pa.field("run", pa.int64(), nullable=False),
@@ -353,7 +354,8 @@ class HistoryFolder:
         """
         if not self.files.remote:
             known = self.coverage(hours)
-            return RecordedMoment(known, *self._retried(hours, symbol, None, at_us, exchanges))
+            read = partial(self._rows, hours, symbol, None, at_us, exchanges)
+            return RecordedMoment(known, *_retried(read))
         listed = dict(zip(hours, self.files.each(self.closed_files, hours), strict=True))
         complete = [each for each in hours if _coverage_path(each) in listed[each]]
         with ThreadPoolExecutor(1, "history-coverage") as pool:
@@ -374,22 +376,7 @@ class HistoryFolder:
         All that were received in this time are returned, and some from before and after; without
         a start, all since the last keyframe before the end.
         """
-        return self._retried(hours, symbol, start_us, end_us, exchanges)[0]
-
-    def _retried(
-        self,
-        hours: Sequence[int],
-        symbol: str,
-        start_us: int | None,
-        end_us: int,
-        exchanges: Collection[str] | None,
-    ) -> tuple[dict[str, pa.Table], list[str]]:
-        for _ in range(READ_TRIES - 1):
-            try:
-                return self._rows(hours, symbol, start_us, end_us, exchanges)
-            except FileNotFoundError:
-                continue
-        return self._rows(hours, symbol, start_us, end_us, exchanges)
+        return _retried(partial(self._rows, hours, symbol, start_us, end_us, exchanges))[0]
 
     def _rows(
         self,
@@ -607,6 +594,14 @@ def _books_of_segment(path: Path) -> set[tuple[str, str]]:
     messages = reader.read_all()
     pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
     return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
+
+
+def _retried(read: Callable[[], T]) -> T:
+    """Read again if the recorder replaced a file that was listed."""
+    for _ in range(READ_TRIES - 1):
+        with suppress(FileNotFoundError):
+            return read()
+    return read()
 
 
 def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
