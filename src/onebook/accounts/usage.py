@@ -378,7 +378,7 @@ CLOSE_PAUSE_S: Final = 0.2
 # flush interval, this time, and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
 MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the flush interval
-MARKS_AT_ONCE: Final = 500  # whose usage is compared with their allowance in one turn: 0.5 ms
+MARKS_AT_ONCE: Final = 500  # keys compared with their allowance in one turn: 0.5 ms
 PROBE_S: Final = 2.0  # interval at which an idle meter checks that the store is writable
 
 

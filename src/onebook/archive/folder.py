@@ -232,7 +232,7 @@ class HistoryFolder:
             return QUALITY_SCHEMA.empty_table()
 
     def _table(self, path: str) -> pa.Table:
-        """Read a small file, in two requests of a store."""
+        """Read a small Parquet file: two requests to a store."""
         return pq.read_table(pa.BufferReader(self.files.read(path)))
 
     def add_segment(self, messages: pa.Table, segment: Segment) -> None:
@@ -349,8 +349,8 @@ class HistoryFolder:
     ) -> RecordedMoment:
         """Return the recorded times of these hours, and rows as `rows` does without a start.
 
-        The times are read before the rows, or are those of hours of which all files were listed, so
-        that no rows of a time are missing.
+        Coverage is read before the rows, or only of hours whose files were all listed, so that no
+        rows of a covered time are missing.
         """
         if not self.files.remote:
             known = self.coverage(hours)

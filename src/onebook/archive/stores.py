@@ -94,11 +94,11 @@ class FileStore:
         return self._files.open_input_file(self._path(path))
 
     def fragment(self, path: str, size: int | None, dictionaries: Collection[str]) -> Any:
-        """Return a Parquet file as a fragment (`pyarrow.dataset`), which nothing was read of yet.
+        """Return a Parquet file as a fragment (`pyarrow.dataset`), without reading it.
 
         Args:
             path: The file.
-            size: Its bytes: a store is asked for the size of a file that is opened without.
+            size: Its size in bytes; None costs a store another request.
             dictionaries: Columns to read as dictionaries.
         """
         from pyarrow import dataset  # takes 30 ms to import, and folders do not need it
@@ -111,7 +111,7 @@ class FileStore:
         return kind.make_fragment(self._path(path), self._files, file_size=size)
 
     def each(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
-        """Call a function that reads files for each value; of a store, many at once."""
+        """Call a function for each value; concurrently if the files are in a store."""
         values = [*values]
         if not self.remote or len(values) < 2:
             return [function(each) for each in values]

@@ -10,7 +10,7 @@ from onebook.store.database import Database, uninterrupted
 from onebook.store.rows import UsageCell
 from onebook.store.tables import usage, usage_batches
 
-CELLS_AT_ONCE: Final = 500  # of a statement: making it takes 2 ms of the event loop
+CELLS_AT_ONCE: Final = 500  # cells of a statement, which takes 2 ms to build
 BATCHES_KEPT: Final = 2  # per node epoch, whatever their age; a usage file has no more
 
 
