@@ -118,6 +118,20 @@ async def test_the_demo_takes_the_next_port_where_its_own_is_taken_and_says_whic
     assert int(page.group(1)) == chosen > port
 
 
+async def test_the_demo_simulates_only_the_exchanges_of_the_settings():
+    names = {
+        "ONEBOOK_FEEDS__EXCHANGES": '["okx", "kraken"]',
+        "ONEBOOK_TRANSACTIONS__EXCHANGES": '["okx"]',
+    }
+    async with process("demo", "--port", "0", COLUMNS="200", **names) as demo:
+        await read_until(demo.stdout, r"runs on simulated exchanges \(okx, kraken\)")
+        await read_until(demo.stdout, r"the simulated accounts \(okx\)")
+    async with process("demo", "--port", "0", ONEBOOK_FEEDS__EXCHANGES='["okk"]') as demo:
+        status, _, errors = await ended(demo)
+    assert status == 2
+    assert "feeds.exchanges: unknown exchange 'okk'." in errors
+
+
 async def test_a_replay_says_how_to_create_a_key_and_then_which_key_it_accepts(samples, tmp_path):
     recording = str(samples / "exchange_frames" / "POLONIEX.ws.1.0")
     environment = {"XDG_DATA_HOME": str(tmp_path)}

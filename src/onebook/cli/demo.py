@@ -17,10 +17,11 @@ from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
 from onebook.errors import ConfigError
 from onebook.model import Tier
-from onebook.simulator import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from onebook.simulator.accounts import DEMO_ACCOUNTS
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
+from onebook.transactions.registry import offered
 
 USERNAME: Final = "demo"
 # Taker fees of the demo's key in percent; invented.
@@ -46,6 +47,7 @@ def demo_command(
 ) -> None:
     """Run the service on simulated exchanges, with a ready-to-use key.
 
+    It simulates the exchanges that feeds.exchanges and transactions.exchanges name, by default all.
     No external connections are made, and the database is deleted when the demo ends.
 
     Example: onebook demo --port 8080
@@ -55,13 +57,18 @@ def demo_command(
 
 
 async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
+    given = config.load()
+    # An unknown name is reported when the node starts.
+    names = [name for name in given.feeds.exchanges if name in DIALECTS] or DIALECTS
     async with AsyncExitStack() as stack:
-        simulated = await stack.enter_async_context(SimulatedExchanges(seed=seed, rate_hz=rate_hz))
+        simulated = await stack.enter_async_context(
+            SimulatedExchanges(names, seed=seed, rate_hz=rate_hz)
+        )
         accounts = {
-            name: await stack.enter_async_context(demo()) for name, demo in DEMO_ACCOUNTS.items()
+            name: await stack.enter_async_context(DEMO_ACCOUNTS[name]())
+            for name in offered(given.transactions)
         }
-        host = config.load().server.host
-        free = _free_port(host, port)
+        free = _free_port(given.server.host, port)
         if free != port:
             console.print(f"Port {port} is in use; the demo listens on port {free}.")
         settings = config.load(
