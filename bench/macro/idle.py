@@ -31,7 +31,6 @@ import ctypes
 import gc
 import itertools
 import resource
-import socket
 import sys
 import tempfile
 import time
@@ -49,7 +48,7 @@ from others import SWITCHING, listener
 from shared import Line, ListeningLoop, SharedSockets
 from sustained import SYMBOLS, views
 
-from onebook import app, config
+from onebook import app, config, http
 from onebook.gateway.frames import ping_frame, text_frame
 from timing import report
 
@@ -150,16 +149,12 @@ def free_bytes() -> int:
     return 1024 * int(words["MemAvailable"].split()[0])
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @contextmanager
 def settings_for(clients: int, drain_s: float = DRAIN_S) -> Iterator[config.Settings]:
-    with tempfile.TemporaryDirectory() as name:
+    """Settings of nodes that start after one another on the same port, which is held meanwhile."""
+    with tempfile.TemporaryDirectory() as name, http.sharing("127.0.0.1", 0) as held:
         tables = product.files_in(Path(name))
-        tables["server"] = {"port": free_port(), "http_connections_max": HTTP_MAX}
+        tables["server"] = {"port": held.getsockname()[1], "http_connections_max": HTTP_MAX}
         gateway = {
             "connections_max": clients + 100, "connects_per_minute": 0, "drain_s": drain_s,
             "ping_interval_s": PING_S,
@@ -246,7 +241,7 @@ async def returned(settings: config.Settings, places, clients: OwnSockets, began
     for each in clients.groups:
         each.counters[Counter.SLOWEST_NS] = 0
     failed, started = clients.total(Counter.FAILED), time.monotonic()
-    async with app.running(settings, overrides=places) as node:
+    async with app.running(settings, overrides=places, port_shared=True) as node:
         listening_s, cpu_s, delayed_s = time.monotonic(), time.process_time(), delayed()
         with Pulse() as pulse:
             await clients.ready(RETURN_MAX_S)
@@ -306,7 +301,7 @@ async def measure(words: argparse.Namespace) -> None:
     load.lift_file_limit(most + FILES_BESIDE)
     with ExitStack() as stack, settings_for(most) as settings:
         places = stack.enter_context(product.still_exchanges())
-        async with app.running(settings, overrides=places) as node:
+        async with app.running(settings, overrides=places, port_shared=True) as node:
             clients = OwnSockets(node.address[1], await hellos_for(node, words), stack)
             await grow(clients, words)
             if words.subscribed:
@@ -343,7 +338,7 @@ async def measure_shared(words: argparse.Namespace) -> None:
     load.lift_file_limit(sockets + FILES_BESIDE)
     with ExitStack() as stack, settings_for(sockets, SHARED_DRAIN_S) as settings:
         places = stack.enter_context(product.still_exchanges())
-        async with app.running(settings, overrides=places) as node:
+        async with app.running(settings, overrides=places, port_shared=True) as node:
             permit(node.settings, most)  # not before, because the node reserves a file for each
             hellos = await hellos_for(node, words)
             clients = SharedSockets(hellos, *await connected_lines(stack, sockets))
@@ -357,7 +352,7 @@ async def measure_shared(words: argparse.Namespace) -> None:
             clients.forget()
 
         if words.restart:
-            async with app.running(settings, overrides=places) as node:
+            async with app.running(settings, overrides=places, port_shared=True) as node:
                 permit(node.settings, most)
                 clients.port = node.address[1]
                 cpu, began = time.process_time(), time.monotonic()
