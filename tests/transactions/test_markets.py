@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from onebook.clock import Clock, ManualClock
 from onebook.transactions.adapter import FailureReason, Page, SourceFailed, Window
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import (
     GUESSES_MAX,
-    MARKETS_MAX_AGE_MS,
+    MARKETS_MAX_AGE_S,
     InstrumentRow,
     MarketCache,
     Markets,
@@ -53,8 +54,8 @@ def test_guesses_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
 Pages = Callable[[str, Retries], AsyncGenerator[list[InstrumentRow]]]
 
 
-def cache(pages: Pages) -> MarketCache:
-    return MarketCache(new(), pages, clock=CLOCK, display="Some Exchange")
+def cache(pages: Pages, clock: Clock = CLOCK) -> MarketCache:
+    return MarketCache(new(), pages, clock=clock, display="Some Exchange")
 
 
 def test_a_list_is_asked_for_once_an_hour() -> None:
@@ -69,12 +70,31 @@ def test_a_list_is_asked_for_once_an_hour() -> None:
         found = cache(pages)
         for category in ("spot", "spot", "linear"):
             await found.load(category, RETRIES)
-        await CLOCK.sleep(MARKETS_MAX_AGE_MS / 1_000 + 1)
+        await CLOCK.sleep(MARKETS_MAX_AGE_S + 1)
         await found.load("spot", RETRIES)
         return found
 
     assert run(story()).markets.find("spot", "CD").base == "C"
     assert asked == ["spot", "linear", "spot"]
+
+
+async def test_a_step_of_the_wall_clock_does_not_change_how_old_a_list_is() -> None:
+    asked: list[str] = []
+
+    async def pages(category: str, retries: Retries) -> AsyncGenerator[list[InstrumentRow]]:
+        asked.append(category)
+        yield []
+
+    clock = ManualClock(epoch_us=1_763_000_000_000_000)
+    found = cache(pages, clock)
+    await found.load("spot", RETRIES)
+    clock.epoch_us += 86_400_000_000
+    await found.load("spot", RETRIES)
+    assert len(asked) == 1
+    clock.epoch_us -= 2 * 86_400_000_000
+    clock.move_to(MARKETS_MAX_AGE_S + 1)
+    await found.load("spot", RETRIES)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

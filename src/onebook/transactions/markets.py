@@ -13,14 +13,13 @@ from functools import partial
 from typing import Any, Final
 
 from onebook.clock import Clock
-from onebook.model import MINUTE_MS
 from onebook.transactions.adapter import FailureReason, Page, SourceFailed, Window
 from onebook.transactions.limits import Retries
 from onebook.transactions.record import Record, TradedMarket
 from onebook.transactions.windows import CursorChain
 
 GUESSES_MAX: Final = 20_000  # symbols parsed from their names
-MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
+MARKETS_MAX_AGE_S: Final = 3_600.0
 
 InstrumentRow = Mapping[str, Any]
 SYMBOL_PAGES_MAX: Final = 500  # per window
@@ -88,7 +87,7 @@ class MarketCache:
         self._clock = clock
         self._display = display
         self._log = logging.getLogger("onebook.transactions")
-        self._loaded_ms: dict[str, int] = {}
+        self._loaded_s: dict[str, float] = {}
         self._loading = asyncio.Lock()
 
     async def load(self, category: str, retries: Retries) -> None:
@@ -98,8 +97,8 @@ class MarketCache:
                 await self._load(category, retries)
 
     def _stale(self, category: str) -> bool:
-        at_ms = self._loaded_ms.get(category)
-        return at_ms is None or self._clock.wall_ms() - at_ms > MARKETS_MAX_AGE_MS
+        at_s = self._loaded_s.get(category)
+        return at_s is None or self._clock.monotonic() - at_s > MARKETS_MAX_AGE_S
 
     async def _load(self, category: str, retries: Retries) -> None:
         try:
@@ -113,7 +112,7 @@ class MarketCache:
                 "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
             )
         # Only at the end: a cancelled load has to be repeated.
-        self._loaded_ms[category] = self._clock.wall_ms()
+        self._loaded_s[category] = self._clock.monotonic()
 
 
 def _why(error: Exception) -> str:
