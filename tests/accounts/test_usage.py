@@ -172,24 +172,65 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
     """Usage was counted in the period of the first flush after midnight."""
     delivered = [1]
 
-    def collect() -> Iterator[None]:
-        while delivered:
-            meter.add(key.key_id, delivered.pop())
-        yield
+    turns: list[int] = []
 
+    def collect(as_of_ms: int) -> Iterator[None]:
+        while delivered:
+            turns.append(turn)
+            meter.add(key.key_id, delivered.pop(0), as_of_ms)
+            yield
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    turn = 0
+    count_turns()
     meter.collect_from(collect)
     ending = period_at(key.created_at_ms, rig.clock.now_ms)
     rig.clock.now_ms = ending.end_ms - 100
     await meter.round()
-    delivered.append(10)
+    delivered.extend([10, 20, 30])
+    turns.clear()
     rig.clock.now_ms = ending.end_ms + 300  # the loop is late
     async with asyncio.timeout(PATIENCE_S):
         while delivered:
             await asyncio.sleep(0.005)
+    assert len(set(turns)) == 3, "each portion has a turn of the event loop"
     delivered.append(100)
     await meter.round()
     cells = [UsageCell(key.key_id, each) for each in (ending.start_ms, ending.end_ms)]
-    assert await rig.store.usage.totals(cells) == dict(zip(cells, (11, 100), strict=True))
+    assert await rig.store.usage.totals(cells) == dict(zip(cells, (61, 100), strict=True))
+    assert await meter.close() == 0
+
+
+async def test_usage_collected_over_midnight_counts_in_the_period_in_which_that_began(
+    meter: Meter, rig: Rig, key: Key
+) -> None:
+    """The rounds before and after midnight collect one after the other, each as of its begin."""
+    ending = period_at(key.created_at_ms, rig.clock.now_ms)
+    delivered, resumed = [1] * 20, asyncio.Event()
+
+    def collect(as_of_ms: int) -> Iterator[None]:
+        while delivered:
+            meter.add(key.key_id, delivered.pop(0), as_of_ms)
+            resumed.set()
+            yield
+
+    meter.collect_from(collect)
+    rig.clock.now_ms = ending.end_ms - 1
+    before = asyncio.create_task(meter.flush())
+    await resumed.wait()
+    rig.clock.now_ms = ending.end_ms
+    after = asyncio.create_task(meter.round())
+    meter.add(key.key_id, 10)  # of a connection that closes meanwhile
+    await before
+    delivered.append(100)
+    await after
+    await meter.flush()
+    cells = [UsageCell(key.key_id, each) for each in (ending.start_ms, ending.end_ms)]
+    assert await rig.store.usage.totals(cells) == dict(zip(cells, (20, 110), strict=True))
     assert await meter.close() == 0
 
 
@@ -651,9 +692,9 @@ async def test_each_round_without_the_store_reaches_the_file(
     await meter.open(key)
     unsettled = [3, 4, 5]
 
-    def collect() -> Iterator[None]:
+    def collect(as_of_ms: int) -> Iterator[None]:
         if unsettled:
-            meter.add(key.key_id, unsettled.pop())
+            meter.add(key.key_id, unsettled.pop(), as_of_ms)
         yield
 
     meter.collect_from(collect)

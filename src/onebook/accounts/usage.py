@@ -3,8 +3,8 @@
 The meter counts in memory and flushes in idempotent batches: the store accepts each batch number
 once, so that a retry after a timeout never counts twice. Every `FLUSH_INTERVAL_S` the delivered
 bytes are collected from the connections and flushed; a crash loses the bytes delivered since the
-last flush. Bytes count in the period in which they are collected, so they are also collected at
-midnight (UTC), when periods end. The meter does not close sockets: it calls `on_over` and
+last flush. Bytes count in the period in which their collection begins, so they are also collected
+at midnight (UTC), when periods end. The meter does not close sockets: it calls `on_over` and
 `on_warning`.
 
 While the store is slow or unavailable, each round writes to the usage file instead, which the next
@@ -442,7 +442,7 @@ class Meter:
         allowance_bytes: int = AccountsSettings().allowance_bytes,
         file: UsageFile | None = None,
     ) -> None:
-        self._portions: Callable[[], Iterable[None]] = tuple
+        self._portions: Callable[[int], Iterable[None]] = lambda _: ()
         self.on_over: Signal[[str]] = Signal()
         self.on_warning: Signal[[str, UsageReport]] = Signal()
         self.allowance_bytes = allowance_bytes
@@ -458,12 +458,15 @@ class Meter:
         self._unconfirmed: Batch | None = None
         self._flushing = asyncio.Lock()
         self._keeping = asyncio.Lock()
+        self._collecting = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
-        self._midnight: asyncio.TimerHandle | None = None
-        self._as_of_ms: int | None = None
+        self._midnight: asyncio.Task[None] | None = None
 
-    def collect_from(self, portions: Callable[[], Iterable[None]]) -> None:
-        """Have delivered bytes added before each flush; the event loop may turn at each yield."""
+    def collect_from(self, portions: Callable[[int], Iterable[None]]) -> None:
+        """Have delivered bytes added before each flush; the event loop may turn at each yield.
+
+        `portions` is called with the time as of which the bytes count.
+        """
         self._portions = portions
 
     async def open(self, *keys: Key) -> None:
@@ -500,10 +503,9 @@ class Meter:
             count.used_bytes = used_bytes
             count.reported = self._mark(count)
 
-    def add(self, key_id: str, count_bytes: int) -> None:
-        """Count bytes passed to connections of an open key."""
-        now_ms = self._clock.wall_ms() if self._as_of_ms is None else self._as_of_ms
-        count = self._current(key_id, now_ms)
+    def add(self, key_id: str, count_bytes: int, as_of_ms: int | None = None) -> None:
+        """Count bytes passed to connections of an open key, by default as of now."""
+        count = self._current(key_id, self._clock.wall_ms() if as_of_ms is None else as_of_ms)
         count.used_bytes += count_bytes
         self._pending[count.cell] += count_bytes
 
@@ -547,7 +549,7 @@ class Meter:
             ServiceUnavailable: The store does not answer. Nothing is lost: the next flush writes
                 the same batch under the same number.
         """
-        await self._collect_in_turns()
+        await self._collect(self._clock.wall_ms())
         began_s = self._clock.monotonic()
         async with self._flushing:
             await self._deliver()
@@ -557,27 +559,19 @@ class Meter:
                 # Bytes counted during a fast write need not be in the file.
                 await self._keep(all_of_it=self._clock.monotonic() - began_s >= SLOW_WRITE_S)
 
-    def _collect(self, as_of_ms: int | None = None) -> None:
+    async def _collect(self, as_of_ms: int) -> None:
         """Collect from the connections, and report the keys that crossed a threshold.
 
-        Before any write, so that limits apply during a store outage. With `as_of_ms`, bytes
-        count as collected then, because the loop may be late.
+        Before any write, so that limits apply during a store outage. The number of connections or
+        keys does not delay the event loop. One collection at a time, so that none adds bytes of a
+        period that another is about to end.
         """
-        self._as_of_ms = as_of_ms
-        try:
-            for _ in self._portions():
-                pass
-        finally:
-            self._as_of_ms = None
-        self._report_marks(list(self._pending))
-
-    async def _collect_in_turns(self) -> None:
-        """Collect without delaying the event loop by the number of connections or keys."""
-        for _ in self._portions():
-            await asyncio.sleep(0)
-        for cells in _parts(list(self._pending)):
-            self._report_marks(cells)
-            await asyncio.sleep(0)
+        async with self._collecting:
+            for _ in self._portions(as_of_ms):
+                await asyncio.sleep(0)
+            for cells in _parts(list(self._pending)):
+                self._report_marks(cells)
+                await asyncio.sleep(0)
 
     def _next_batch(self) -> Batch | None:
         if not self._pending:
@@ -640,7 +634,7 @@ class Meter:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="usage-write")
         else:
-            await self._collect_in_turns()
+            await self._collect(self._clock.wall_ms())
         done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
         if not done:
             await self._keep()
@@ -656,9 +650,13 @@ class Meter:
         left_ms = DAY_MS - now_ms % DAY_MS
         if left_ms <= MIDNIGHT_NEAR_MS:
             self._forget_midnight()
-            self._midnight = asyncio.get_running_loop().call_later(
-                left_ms / SECOND_MS, self._collect, now_ms + left_ms - 1
+            self._midnight = asyncio.create_task(
+                self._collect_at(now_ms + left_ms, left_ms / SECOND_MS), name="usage-midnight"
             )
+
+    async def _collect_at(self, midnight_ms: int, left_s: float) -> None:
+        await asyncio.sleep(left_s)
+        await self._collect(midnight_ms - 1)
 
     def _forget_midnight(self) -> None:
         if self._midnight is not None:

@@ -50,7 +50,7 @@ VERIFY_TIMEOUT_S: Final = 5.0  # timeout of the database query for a key
 USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
-CHARGED_AT_ONCE: Final = 500  # connections per event loop turn: about 2 ms
+CHARGED_AT_ONCE: Final = 200  # connections per event loop turn: about 1 ms
 
 log = logging.getLogger("onebook.gateway")
 
@@ -74,9 +74,10 @@ class Charges:
         """
         self._add(connection.processor.key, connection.output.take_written())
 
-    def portions(self) -> Iterator[None]:
+    def portions(self, as_of_ms: int | None = None) -> Iterator[None]:
         """Charge the bytes delivered to all connections, in portions that fit in one turn.
 
+        They count as of a time in Unix ms, by default that of each portion.
         Only the connections that were sent something are visited: most of many are idle.
         """
         uncharged = self._connections.uncharged
@@ -84,12 +85,12 @@ class Charges:
         while left > 0 and uncharged:
             outputs = uncharged[: min(left, CHARGED_AT_ONCE)]
             del uncharged[: len(outputs)]
-            self._charge(outputs)
+            self._charge(outputs, as_of_ms)
             left -= len(outputs)
             if left > 0:
                 yield
 
-    def _charge(self, outputs: list[ClientOutput]) -> None:
+    def _charge(self, outputs: list[ClientOutput], as_of_ms: int | None) -> None:
         """Charge the bytes delivered to some connections, with one total per key and tier."""
         by_key: defaultdict[str, int] = defaultdict(int)
         by_tier: defaultdict[str, int] = defaultdict(int)
@@ -100,7 +101,7 @@ class Charges:
                 by_key[key.key_id] += delivered_bytes
                 by_tier[key.tier] += delivered_bytes
         for key_id, delivered_bytes in by_key.items():
-            self._meter.add(key_id, delivered_bytes)
+            self._meter.add(key_id, delivered_bytes, as_of_ms)
         for tier, delivered_bytes in by_tier.items():
             metrics.SENT_BYTES.labels(tier).inc(delivered_bytes)
 
