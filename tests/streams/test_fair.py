@@ -1,8 +1,10 @@
 """Owners take turns in a queue, and publishing is fair between keys when the core is full."""
 
+from statistics import mean
+
 import pytest
 
-from onebook.streams import StreamKey
+from onebook.streams import StreamKey, ViewOptions
 from onebook.streams.streams import PUBLISHES_PER_TICK_MAX, FairQueue
 
 from .test_streams import SYMBOL, Rig
@@ -72,3 +74,38 @@ def test_a_key_with_many_views_does_not_delay_the_views_of_others():
     rig.time.run(1)
     assert rig.streams.backlog == 0
     assert len(rig.heard.updates) == len(many) + len(few) + 1
+
+
+@pytest.mark.parametrize(
+    ("every_s", "changes"),
+    [(0.3, 20), (0.037, 200)],
+    ids=["all are published between two changes", "they never are"],
+)
+def test_no_view_is_always_served_after_the_others(every_s, changes):
+    """The order of a set gave some views twice the updates of others, and a constant delay."""
+    rig, count, publish_s = Rig(("okx",)), 100, 0.0006
+    options = [ViewOptions(depth=1 + number, interval_ms=10) for number in range(count)]
+    streams = [
+        rig.streams.open(StreamKey(SYMBOL, ("okx",), each), f"key {number}")
+        for number, each in enumerate(options)
+    ]
+    late_s = {stream: [] for stream in streams}
+    changed_at = rig.time.now_s
+
+    def publish(stream, payload, full):
+        rig.time.now_s += publish_s
+        late_s[stream].append(rig.time.now_s - changed_at)
+
+    rig.heard.publish = publish
+    rig.snapshot("okx", [("100", "1")], [("101", "1")])
+    rig.time.run(1)
+    for each in late_s.values():
+        each.clear()
+    for number in range(changes):
+        changed_at = rig.time.now_s
+        rig.delta("okx", [("100", f"{2 + number % 7}")], [])
+        rig.time.run(every_s)
+    updates = [len(each) for each in late_s.values()]
+    assert max(updates) - min(updates) <= 1
+    means_s = [mean(each) for each in late_s.values()]
+    assert max(means_s) - min(means_s) <= 0.1 * count * publish_s

@@ -151,10 +151,11 @@ class Streams:
         self._clock = clock
         self._open: dict[StreamKey, Stream] = {}
         # Clean streams by book: emptied by the first change, refilled by the publish, so that each
-        # frame of a burst costs one look-up.
-        self._clean: dict[Instrument, set[Stream]] = {}
-        self._of: dict[Instrument, set[Stream]] = {}
-        self._requests: dict[Instrument, set[BookRequest]] = {}
+        # frame of a burst costs one look-up. Dictionaries, because the order of a set is always the
+        # same and favours some streams.
+        self._clean: dict[Instrument, dict[Stream, None]] = {}
+        self._of: dict[Instrument, dict[Stream, None]] = {}
+        self._requests: dict[Instrument, dict[BookRequest, None]] = {}
         self._ready: FairQueue[Stream] = FairQueue()
         self._later: list[tuple[float, int, Stream | BookRequest]] = []
         self._requests_open = 0
@@ -250,7 +251,7 @@ class Streams:
         self._requests_open += 1
         for instrument in members.needed():
             self._supervisor.acquire(instrument)
-            self._requests.setdefault(instrument, set()).add(request)
+            self._requests.setdefault(instrument, {})[request] = None
         self._answer_or_plan(request, now)
         return lambda: self._forget(request)
 
@@ -365,12 +366,12 @@ class Streams:
 
     def _attach(self, stream: Stream, instrument: Instrument) -> None:
         self._supervisor.acquire(instrument)
-        self._of.setdefault(instrument, set()).add(stream)
-        self._clean.setdefault(instrument, set())
+        self._of.setdefault(instrument, {})[stream] = None
+        self._clean.setdefault(instrument, {})
 
     def _detach(self, stream: Stream, instrument: Instrument) -> None:
-        self._clean[instrument].discard(stream)
-        self._of[instrument].discard(stream)
+        self._clean[instrument].pop(stream, None)
+        self._of[instrument].pop(stream, None)
         if not self._of[instrument]:
             del self._of[instrument], self._clean[instrument]
         self._supervisor.release(instrument)
@@ -399,8 +400,10 @@ class Streams:
                 self._attach(stream, instrument)
         return True
 
-    def _wake(self, waiting: set[Stream], now: float) -> None:
-        for stream in waiting:
+    def _wake(self, waiting: dict[Stream, None], now: float) -> None:
+        # The order of publishing: first come, first served. If no other waits, all begin together;
+        # the order is then reversed, or the same streams would be last each time.
+        for stream in waiting if self._ready else reversed(waiting):
             if stream.due is None:
                 self._enqueue(stream, now, self._pace(stream))
         waiting.clear()
@@ -477,7 +480,7 @@ class Streams:
     def _publish(self, stream: Stream, now: float) -> None:
         due, stream.due = stream.due, None
         for instrument in stream.members.needed():
-            self._clean[instrument].add(stream)
+            self._clean[instrument][stream] = None
         stream.merged_at = now
         if stream.merge() or stream.forced:
             stream.forced = False
@@ -524,7 +527,7 @@ class Streams:
         request.due = None
         self._requests_open -= 1
         for instrument in request.members.needed():
-            self._requests[instrument].discard(request)
+            self._requests[instrument].pop(request, None)
             if not self._requests[instrument]:
                 del self._requests[instrument]
             self._supervisor.release(instrument)
