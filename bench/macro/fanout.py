@@ -26,6 +26,7 @@ import uvloop
 
 from onebook import app
 from onebook.gateway import frames
+from onebook.streams.streams import PUBLISHING_MAX_S
 from timing import report
 
 SIX = ["binance", "okx", "bybit", "coinbase", "kraken", "poloniex"]
@@ -166,7 +167,7 @@ async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
     async def tick() -> None:
         expected = sink.received + size * sink.clients
         gateway.fanout.publish(stream, payload, stream.full)
-        while gateway.fanout.flush():
+        while gateway.fanout.flush(time.monotonic() + PUBLISHING_MAX_S):
             await asyncio.sleep(0)
         await asyncio.sleep(PAUSE_S)
         async with asyncio.timeout(load.PATIENCE_S):

@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 import sys
+import time
 
 import pytest
 import uvloop
@@ -16,6 +17,7 @@ from gateway.helpers import Watched
 from gateway.rig import SYMBOL, gateway, settled
 from onebook import sockets
 from onebook.gateway import GatewayLimits, fanout, frames
+from onebook.streams import streams
 
 
 async def test_the_same_view_is_one_stream_and_a_newcomer_gets_its_newest_book(node, key):
@@ -354,8 +356,11 @@ class Storm:
                 self.fanout.status(stream, payload)
             else:
                 self.fanout.publish(stream, payload, stream.full)
-        self.fanout.flush()
+        self.flush()
         self.fell_behind |= any(peer.connection.output.behind for peer in self.listening())
+
+    def flush(self):
+        return self.fanout.flush(time.monotonic() + streams.PUBLISHING_MAX_S)
 
     def stall(self):
         self.dice.choice(self.peers).reads.clear()
@@ -408,7 +413,7 @@ async def storm(folder, seed):
 
 async def judge(raging):
     """Each peer received all its bytes in order; closed peers are removed."""
-    while raging.fanout.flush():
+    while raging.flush():
         pass
     stayed = [peer for peer in raging.peers if not peer.gone]
     for peer in stayed:
@@ -432,7 +437,7 @@ async def judge(raging):
 def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way, sliced):
     if sliced:  # each flush writes to one peer
         monkeypatch.setattr(fanout, "WRITES_AT_ONCE", 1)
-        monkeypatch.setattr(fanout, "WRITING_MAX_S", 0.0)
+        monkeypatch.setattr(streams, "PUBLISHING_MAX_S", 0.0)
     spread, write_each = WAYS[way]
     monkeypatch.setattr(fanout, "spread", spread)
     monkeypatch.setattr(fanout, "write_each", write_each)
@@ -444,6 +449,7 @@ def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch,
 
 WITHOUT_COMPILER = """
 import sys
+import time
 sys.modules["onebook.gateway._direct"] = None
 import pytest
 from onebook.gateway import fanout
@@ -610,13 +616,13 @@ def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
 
 
 def test_writing_takes_a_bounded_part_of_a_turn_of_the_event_loop(pairs):
-    times = itertools.count(step=0.4 * fanout.WRITING_MAX_S)
+    times = itertools.count()
     sender = fanout.Fanout(join_bytes_max=1_000, monotonic=lambda: next(times))
     ends = [pairs() for _ in range(5 * fanout.WRITES_AT_ONCE)]
     peers = [peer_of(ours, b"x") for ours, _ in ends]
     sender._touched.extend(peers)
     for slices, is_left in ((3, True), (5, False), (5, False)):
-        assert sender.flush() is is_left
+        assert sender.flush(next(times) + 2.5) is is_left
         written = [peer.out is None for peer in peers]
         assert written == [n < slices * fanout.WRITES_AT_ONCE for n in range(len(peers))]
     assert {all_of(theirs) for _, theirs in ends} == {b"x"}

@@ -67,7 +67,7 @@ class Sent(list):
     def status(self, stream, payload):
         pass
 
-    def flush(self):
+    def flush(self, ends_at):
         pass
 
 

@@ -29,8 +29,7 @@ from onebook.gateway.processor import CommandProcessor
 from onebook.streams import Stream, packed
 
 IPPROTO_TCP: Final = 6
-WRITING_MAX_S: Final = 0.005  # then yield to the event loop; looked at after
-WRITES_AT_ONCE: Final = 64  # writes
+WRITES_AT_ONCE: Final = 32  # writes between two looks at the clock: about 0.5 ms
 TAIL_BYTES_MAX: Final = 4 << 20  # of the live updates kept for a client that plays the past
 
 
@@ -359,12 +358,12 @@ class Fanout:
         for tail in subscribers.tails:
             tail.status(payload)
 
-    def flush(self) -> bool:
+    def flush(self, ends_at: float) -> bool:
         """Write this tick's frames with one write per client, whatever the number of streams.
 
-        Returns whether frames are left, because writing took `WRITING_MAX_S`.
+        Returns whether frames are left, because the time was over.
         """
-        touched, ends_at = self._touched, self._monotonic() + WRITING_MAX_S
+        touched = self._touched
         while touched:
             peers = touched[:WRITES_AT_ONCE]
             del touched[:WRITES_AT_ONCE]

@@ -47,7 +47,7 @@ class PlayOutput:
         """Send a changed health of an exchange."""
         self._output.write(self._form.message(payload))
 
-    def flush(self) -> bool:
+    def flush(self, ends_at: float) -> bool:
         """Do nothing: messages are written at once."""
         return False
 

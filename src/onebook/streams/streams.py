@@ -39,7 +39,7 @@ JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # obsolete queue entries that are tolerated
 MERGE_PACE_S: Final = 0.01  # minimum time between two merges, if the first changed nothing
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
-PUBLISHING_MAX_S: Final = 0.005  # or once publishing has lasted this long
+PUBLISHING_MAX_S: Final = 0.002  # or once publishing and writing have lasted this long
 SATURATED_S: Final = 0.05  # due streams that wait longer than this count as saturation
 
 log = logging.getLogger("onebook.streams")
@@ -118,8 +118,11 @@ class Publisher(Protocol):
     def status(self, stream: Stream, payload: bytes) -> None:
         """Send a changed health of an exchange of the stream."""
 
-    def flush(self) -> bool:
-        """Write the updates of this tick, which are complete; return whether some are left."""
+    def flush(self, ends_at: float) -> bool:
+        """Write the updates of this tick, which are complete; return whether some are left.
+
+        Some are written even if the time is over.
+        """
 
 
 class Streams:
@@ -273,7 +276,7 @@ class Streams:
         options = stream.key.options
         stream.forced = stream.forced or options.ages or options.coverage or options.times
         self._publish(stream, now)
-        self._unwritten = self.publisher.flush()
+        self._unwritten = self.publisher.flush(now + PUBLISHING_MAX_S)
         if self._unwritten:
             self._arm(now)
 
@@ -324,11 +327,11 @@ class Streams:
 
         A tick with much to publish or to write continues in later turns of the event loop.
         """
+        ends_at = self._clock.monotonic() + PUBLISHING_MAX_S
         if self._unwritten:
-            self._unwritten = self.publisher.flush()
+            self._unwritten = self.publisher.flush(ends_at)
             if self._unwritten:
                 return now
-        ends_at = self._clock.monotonic() + PUBLISHING_MAX_S
         for _ in range(PUBLISHES_PER_TICK_MAX):
             due = self._next_due(now)
             if due is None:
@@ -339,7 +342,7 @@ class Streams:
                 self._answer(due)
             if self._clock.monotonic() >= ends_at:
                 break
-        self._unwritten = self.publisher.flush()
+        self._unwritten = self.publisher.flush(ends_at)
         self._count_saturation(now)
         if self._ready or self._unwritten:
             return now
