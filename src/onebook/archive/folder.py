@@ -25,7 +25,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -542,20 +542,27 @@ def _start_us(*parts: str) -> int:
 
 
 @contextmanager
-def _complete(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that has its name only when it is complete and synced."""
+def _complete(path: Path) -> Iterator[pa.NativeFile]:
+    """Open a file for writing that has its name only when it is complete and synced.
+
+    It is a file of pyarrow, which calls the interpreter for each buffer written to one of Python.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     try:
-        with unfinished.open("wb") as file:
+        with pa.OSFile(str(unfinished), "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+        _sync(unfinished)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
     unfinished.rename(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
