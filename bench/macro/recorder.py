@@ -77,7 +77,7 @@ async def merged(recorder: HistoryRecorder) -> None:
     """Record until the first minute is merged."""
     await asyncio.sleep(MINUTE_S)
     async with asyncio.timeout(LATE_S):
-        while not any(each.first != each.last for each in recorder.folder.segments(HOUR_START_US)):
+        while not any(each.merged for each in recorder.folder.segments(HOUR_START_US)):
             await asyncio.sleep(FLUSH_S)
 
 
