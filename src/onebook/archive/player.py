@@ -200,7 +200,7 @@ class HistoryPlayer:
         """Return the next moment that must be played on its own; None if the window was applied.
 
         At this moment the book of an awaited instrument changes, the state of any book does, or the
-        window ends. What is due before it changes only levels that nobody awaits.
+        window ends. What is due before it changes only levels that no view awaits.
         """
         due_us = self.due_us
         if self.gap or due_us is None or awaited(self._replays[self._due[0][1]][0]):
