@@ -56,6 +56,10 @@ class BookReplay:
             ask_amounts,
         )
 
+    def has(self, at_us: int) -> bool:
+        """Return whether the rows have everything from a keyframe to a time."""
+        return bool(len(self.received)) and self.received[-1] >= at_us and self.seek(at_us)
+
     def seek(self, at_us: int) -> bool:
         """Go to the last keyframe received until a time; return whether there is one."""
         stop = bisect_right(self.received, at_us)
