@@ -1,6 +1,6 @@
 """Records everything that books apply, into a `HistoryFolder`.
 
-A book copies what it applies to a tape (`core.BookTape`); twice a second a thread takes the tape
+A book copies what it applies to a tape (`core.BookTape`); a thread takes the tape every 0.75 s
 and writes it. If the tape or the disk is full, recording stops and books do not: coverage then
 ends, and begins again with the state of every book. Only one recorder writes to a folder; a second
 one waits.
@@ -33,13 +33,13 @@ from onebook.model import Health, Instrument
 
 log = logging.getLogger("onebook.archive")
 
-FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
+FLUSH_S: Final = 0.75  # a crash loses this and the time of one write: a second at most
 KEYFRAME_S: Final = 60.0
 KEYFRAMES_TURN_S: Final = 0.01  # of the event loop; books that are due later come in the next turn
 UPLOAD_RETRY_S: Final = 60.0  # after a store refused
 RETRY_S: Final = 10.0  # after a failure, or while another recorder has the folder
 TAPE_ROWS_MAX: Final = 8_000_000  # levels of a tape, 17 bytes each: until the thread takes it
-SEGMENTS_MERGED: Final = 120  # a minute of segments becomes one
+SEGMENTS_MERGED: Final = 80  # a minute of segments becomes one
 CLOCK_STEP_US: Final = 1_000_000  # a larger step of the clock ends a run
 OFFSET_TRIES: Final = 5
 UNUSABLE: Final = (OSError, ValueError)  # files, or levels, that cannot be read or written

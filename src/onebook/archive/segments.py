@@ -37,34 +37,21 @@ HEADER: Final = b"onebook.segment"  # key of the header in a file's metadata
 MAGIC: Final = b"ARROW1"  # the end of an Arrow file
 STREAM_AT: Final = 8  # where an Arrow file contains its stream
 MERGED_SIZE: Final = 8_192  # messages of a batch of several books, at least
-ZERO: Final = pa.scalar(0, pa.int64())  # a scalar, because pyarrow tries to import numpy for an int
+INT32, INT64 = pa.int32(), pa.int64()
+ZERO: Final = pa.scalar(0, INT64)  # a scalar, because pyarrow tries to import numpy for an int
 IS_SNAPSHOT: Final = pa.scalar(TapeKind.SNAPSHOT, pa.int8())
-# Columns by their name in `TapeColumns`; lists have three each.
-NUMBERS: Final = {
-    "message": "numbers",
-    "book": "books",
-    "kind": "kinds",
-    "received": "received",
-    "exchange_time": "times",
-    "sequence": "sequences",
-    "price_scale": "price_scales",
-    "amount_scale": "amount_scales",
-    "best_bid": "best_bids",
-    "best_ask": "best_asks",
-    "bid_horizon": "bid_ends",
-    "ask_horizon": "ask_ends",
-}
+PAIR: Final = [*LEVEL]
+NUMBERS: Final = (  # of each message, in the order of `TapeColumns`
+    "message", "book", "kind", "price_scale", "amount_scale", "received", "exchange_time",
+    "sequence", "bid_horizon", "ask_horizon", "best_bid", "best_ask",
+)  # fmt: skip
+TYPES: Final = [
+    {"book": INT32, "kind": pa.int8()}.get(name) or SCHEMA.field(name).type for name in NUMBERS
+]
+MESSAGES: Final = pa.schema([*zip(NUMBERS, TYPES, strict=True), ("bids", LEVELS), ("asks", LEVELS)])
 ABSENT: Final = [  # if they are 0
     name for name in NUMBERS if name in SCHEMA.names and SCHEMA.field(name).nullable
 ]
-LISTS: Final = {
-    f"{side}s": tuple(f"{side}_{part}" for part in ("starts", "prices", "amounts"))
-    for side in ("bid", "ask")
-}
-MESSAGES: Final = pa.schema(
-    {name: SCHEMA.field(name).type for name in (*NUMBERS, *LISTS) if name != "book"}
-    | {"book": pa.int32(), "kind": pa.int8()}
-)
 
 
 class RecordedState(NamedTuple):
@@ -206,7 +193,7 @@ def merged(
     book = pa.concat_arrays([each.batch["book"] for each in parts])
     order = pc.array_sort_indices(book)
     if books is not None:
-        order = order.filter(pc.is_in(book, pa.array([*books], pa.int32())).take(order))
+        order = order.filter(pc.is_in(book, pa.array([*books], INT32)).take(order))
     states: dict[int, list[RecordedState]] = {}
     for part in parts:
         for state in part.header.states:
@@ -221,7 +208,7 @@ def merged(
         start = end
     merger = TapeMerger([_tape_of(each.batch) for each in parts])
     sizes = {each.batch: each.stop for each in places}.values()
-    return Header(last.run, last.books, (), places), _merged(merger, order.view(pa.int64()), sizes)
+    return Header(last.run, last.books, (), places), _merged(merger, order.view(INT64), sizes)
 
 
 def _merged(merger: TapeMerger, order: pa.Array, sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
@@ -312,9 +299,9 @@ def _rows(book: BookMessages, messages: pa.Table, states: Sequence[RecordedState
     found = {name: joined_array(messages[name]) for name in MESSAGES.names}
     kind, received = found["kind"], found["received"]
     for name in ABSENT:
-        found[name] = _without(found[name], pc.equal(found[name].view(pa.int64()), ZERO))
-    found["run"] = pa.repeat(pa.scalar(book.run, pa.int64()), count)
-    first = pa.repeat(pa.scalar(0, pa.int32()), count)
+        found[name] = _without(found[name], pc.equal(found[name].view(INT64), ZERO))
+    found["run"] = pa.repeat(pa.scalar(book.run, INT64), count)
+    first = pa.repeat(pa.scalar(0, INT32), count)
     for name in ("exchange", "symbol"):
         text = pa.array([getattr(book, name)], pa.string())
         found[name] = pa.DictionaryArray.from_arrays(first, text)
@@ -333,11 +320,11 @@ def _state_columns(messages: pa.Array, states: Sequence[RecordedState]) -> dict[
     """Return the columns of states, null where a message has none."""
     if not states:
         return {name: pa.nulls(len(messages), SCHEMA.field(name).type) for name in STATE_COLUMNS}
-    numbers = integers(messages, pa.int64())
+    numbers = integers(messages, INT64)
     places = array("i", [len(states)]) * len(messages)  # the last value, which is null
     for place, state in enumerate(states):
         places[bisect_left(numbers, state.message)] = place
-    place = _numbers(pa.int32(), places.tobytes())
+    place = _numbers(INT32, places.tobytes())
     columns = zip(*(each[2:] for each in states), strict=True)
     return {
         name: pa.array([*values, None], SCHEMA.field(name).type).take(place)
@@ -372,25 +359,22 @@ def _header(schema: pa.Schema, path: Path) -> Header:
 
 def _batch(columns: TapeColumns) -> pa.RecordBatch:
     """Return the columns of a tape as Arrow, in the same buffers."""
-    found = {
-        name: _numbers(MESSAGES.field(name).type, getattr(columns, source))
-        for name, source in NUMBERS.items()
-    }
-    for name, sources in LISTS.items():
-        starts, *levels = (getattr(columns, source) for source in sources)
-        pairs = pa.StructArray.from_arrays(
-            [_numbers(pa.int64(), each) for each in levels], fields=[*LEVEL]
-        )
-        found[name] = pa.ListArray.from_arrays(_numbers(pa.int32(), starts), pairs, type=LEVELS)
-    return pa.RecordBatch.from_arrays([found[name] for name in MESSAGES.names], schema=MESSAGES)
+    found = [*map(_numbers, TYPES, columns[: len(TYPES)])]
+    for starts, prices, amounts in (
+        (columns.bid_starts, columns.bid_prices, columns.bid_amounts),
+        (columns.ask_starts, columns.ask_prices, columns.ask_amounts),
+    ):
+        levels = [_numbers(INT64, prices), _numbers(INT64, amounts)]
+        pairs = pa.StructArray.from_arrays(levels, fields=PAIR)
+        found.append(pa.ListArray.from_arrays(_numbers(INT32, starts), pairs, type=LEVELS))
+    return pa.RecordBatch.from_arrays(found, schema=MESSAGES)
 
 
 def _tape_of(batch: pa.RecordBatch) -> list[memoryview]:
     """Return the buffers of messages in the order of `TapeColumns`: the inverse of `_batch`."""
-    found = {source: memory(batch[name]) for name, source in NUMBERS.items()}
-    for name, sources in LISTS.items():
-        found |= zip(sources, levels_of(batch[name]), strict=True)
-    return [found[name] for name in TapeColumns._fields]
+    *numbers, bids, asks = batch.columns
+    (bid_starts, *bid_levels), (ask_starts, *ask_levels) = levels_of(bids), levels_of(asks)
+    return [*map(memory, numbers), bid_starts, ask_starts, *bid_levels, *ask_levels]
 
 
 def _numbers(kind: pa.DataType, buffer: Any) -> pa.Array:
