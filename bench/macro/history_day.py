@@ -2,7 +2,7 @@
 
 The day is made in virtual time, through books and the recorder itself, with `CHANGES_PER_S` changes
 of five levels a second and book, far below real markets so that it ends within minutes. What a
-moment reads is the same at higher rates, because a row group ends at about 8,000 levels. Then 200
+moment reads is the same at higher rates, because a row group ends at about 16,000 levels. Then 200
 random moments are rebuilt with 20 levels over 35 exchanges, from local files, and 20 from two hours
 of the day that were copied to moto's S3 server. Wall time, and CPU time of this process, which load
 disturbs less.

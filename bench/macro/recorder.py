@@ -3,7 +3,7 @@
 30 feeds on loopback receive a frame of 20 levels each every 6 ms, 5,000 a second in all, paced by a
 process on the other core; frames go through WebSocket, session, connector and books as in
 `receive.py`. After some seconds a recorder writes them into a folder for a minute, with its flushes
-each half second, one keyframe of each book and the merge of the minute. Then the feeds run alone
+every 0.75 s, one keyframe of each book and the merge of the minute. Then the feeds run alone
 again, and what was recorded is closed: Parquet, quality, manifest. What counts is CPU of the whole
 process per frame, kernel and threads included. A book has 10,000 messages here and 36,000 in an
 hour of ten a second, so what closing costs once a book counts more than threefold.
@@ -77,7 +77,7 @@ async def merged(recorder: HistoryRecorder) -> None:
     """Record until the first minute is merged."""
     await asyncio.sleep(MINUTE_S)
     async with asyncio.timeout(LATE_S):
-        while not any(each.first != each.last for each in recorder.folder.segments(HOUR_START_US)):
+        while not any(each.merged for each in recorder.folder.segments(HOUR_START_US)):
             await asyncio.sleep(FLUSH_S)
 
 

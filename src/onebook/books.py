@@ -242,15 +242,15 @@ class Books:
         if self._on_marked is not None:
             self._on_marked(book)
 
-    def replayed(self, book: LiveBook, previous: Health | None) -> None:
-        """Notify subscribers of a book that a replay has changed.
+    def replayed(self, book: LiveBook, previous: Health | None, moments: int) -> None:
+        """Notify subscribers of a book that a replay has changed at some moments.
 
         `previous` is its health before, if its state changed.
         """
         if previous is not None and self._on_health is not None:
             self._on_health(book, previous)
         if book.health is LIVE:
-            book.changes += 1
+            book.changes += moments
             if self._on_changed is not None:
                 self._on_changed(book)
 

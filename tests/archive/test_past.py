@@ -1,11 +1,10 @@
 """The history equals the live book: every recorded update is rebuilt with its checksum."""
 
-import json
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
@@ -13,8 +12,7 @@ from pyarrow import ipc
 import onebook
 from archive.world import EPOCH_US, NAMES, SYMBOL, World, run
 from disks import filled, small_disk
-from onebook.archive import folder as folder_module
-from onebook.archive import format as format_module
+from onebook.archive import segments
 from onebook.archive.folder import HistoryFolder
 from onebook.archive.format import HOUR_US
 from onebook.archive.reader import books_at
@@ -53,27 +51,10 @@ async def test_every_moment_is_rebuilt_over_the_end_of_an_hour(tmp_path: Path, s
     assert set(update.exchanges) == set(NAMES)
 
 
-def rewrite_as_earlier(path: Path) -> None:
-    """Write a merged segment as earlier builds did: a compressed batch for each book."""
-    reader = ipc.open_file(pa.memory_map(str(path)))
-    messages = reader.read_all()
-    pairs = [(each.symbol, each.exchange) for each in folder_module._books_in(reader)]
-    metadata = {**messages.schema.metadata, folder_module.BOOKS: json.dumps(pairs).encode()}
-    schema = messages.schema.with_metadata(metadata)
-    options = ipc.IpcWriteOptions(compression="lz4")
-    parts = [messages.filter(pc.equal(messages["exchange"], name)) for _, name in pairs]
-    with ipc.new_file(path.with_suffix(".new"), schema, options=options) as writer:
-        for part in parts:
-            writer.write_table(part.combine_chunks())
-    path.with_suffix(".new").rename(path)
-
-
-@pytest.mark.parametrize("earlier", [False, True])
 async def test_merged_segments_are_read_and_closed(
-    tmp_path: Path, earlier: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those with several tables, and those of an earlier build."""
-    monkeypatch.setattr(format_module, "MERGED_SIZE", 100)
+    monkeypatch.setattr(segments, "MERGED_SIZE", 100)
     world = World(tmp_path, 5)
     await world.recorder.begin()
     world.open()
@@ -81,11 +62,9 @@ async def test_merged_segments_are_read_and_closed(
     folder, hour_us = world.recorder.folder, EPOCH_US // HOUR_US * HOUR_US
     expected = folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US)
     folder.merge_segments(hour_us)
-    ((path, *_),) = folder.segments(hour_us)
-    tables = ipc.open_file(pa.memory_map(str(path))).num_record_batches
-    assert 1 < tables <= len(NAMES)
-    if earlier:
-        rewrite_as_earlier(path)
+    (segment,) = folder.segments(hour_us)
+    batches = ipc.open_file(pa.memory_map(str(segment.path))).num_record_batches
+    assert 1 < batches <= len(NAMES)
     assert folder.books([hour_us]) == {(name, SYMBOL) for name in NAMES}
     assert folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US) == expected
     assert missing_in(world, slice(None, None, 9)) == set()
@@ -94,6 +73,27 @@ async def test_merged_segments_are_read_and_closed(
     assert {name: rows.to_pylist() for name, rows in closed.items()} == {
         name: rows.to_pylist() for name, rows in expected.items()
     }
+
+
+@pytest.mark.parametrize("merged", [False, True])
+async def test_a_segment_of_an_earlier_build_is_named(tmp_path: Path, merged: bool) -> None:
+    world = World(tmp_path, 5)
+    await world.recorder.begin()
+    world.open()
+    await run(world, 20)
+    folder, hour_us = world.recorder.folder, EPOCH_US // HOUR_US * HOUR_US
+    if merged:
+        folder.merge_segments(hour_us)
+    path = folder.segments(hour_us)[0].path
+    messages = ipc.open_file(pa.memory_map(str(path))).read_all().replace_schema_metadata(None)
+    with ipc.new_file(path.with_suffix(".new"), messages.schema) as writer:
+        writer.write_table(messages)
+    path.with_suffix(".new").rename(path)
+    with pytest.raises(ValueError, match=f"^{path.name} was written by an earlier build$"):
+        folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US)
+    with pytest.raises(ValueError, match="by an earlier build"):
+        folder.close_hour(hour_us)
+    assert path.exists()
 
 
 class Crash(Exception):
@@ -133,7 +133,7 @@ async def test_a_close_that_was_interrupted_is_completed_without_duplicates(
     crashing = HistoryFolder(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", rename)
-        patch.setattr(folder_module.shutil, "rmtree", rmtree)
+        patch.setattr(shutil, "rmtree", rmtree)
         with pytest.raises(Crash):
             crashing.close_hour(hour_us)
     assert missing_in(world, slice(write, None, 29)) == set()

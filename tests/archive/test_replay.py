@@ -242,7 +242,7 @@ async def test_a_deleted_hour_is_a_gap_and_ends_no_replay(tmp_path: Path) -> Non
     shown = []
     while player.load():
         while player.due_us is not None:
-            player.step()
+            player.play(player.due_us)
             shown.append((player.at_us, {each.reason for each in player.books}))
         if not player.at_us // HOUR_US * HOUR_US - first and HistoryFolder(tmp_path).hours():
             HistoryFolder(tmp_path).keep(1 << 40, first + 2 * HOUR_US + 1)
@@ -348,7 +348,7 @@ async def test_a_history_is_played_while_it_is_recorded(tmp_path: Path) -> None:
     for _ in range(60):
         while player.load():
             while player.due_us is not None:
-                player.step()
+                player.play(player.due_us)
                 at = held([each for each, _ in world.live], player.at_us)
                 assert world.checksum(player.books) == world.live[at][1]
                 shown += 1

@@ -4,6 +4,7 @@ from array import array
 from datetime import datetime
 from types import ModuleType
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -217,6 +218,21 @@ def test_a_message_has_its_levels_or_none(made) -> None:
     assert memoryview(columns.bid_amounts).cast("q").tolist() == [200, 0]
     assert memoryview(columns.ask_prices).cast("q").tolist() == [16]
     assert memoryview(columns.ask_amounts).cast("q").tolist() == [125]
+
+
+@pytest.mark.parametrize("made", EACH)
+def test_levels_that_are_read_stay_though_their_tape_is_given_back(made) -> None:
+    tape, book = made.BookTape(microseconds, ROWS_MAX), made.Book()
+    book.record(tape)
+    assert pa.py_buffer(tape.swap().columns(NUMBER, 0, 0, LAST_US).bid_prices).size == 0
+    kept, read = [], None
+    for price in range(1, 9):
+        book.replace(pairs([(str(price), "2")]), pairs([]))
+        assert book.commit(SNAPSHOT, 1.0)
+        read = tape.swap(read)
+        kept.append(pa.py_buffer(read.columns(NUMBER, 0, 0, LAST_US).bid_prices))
+        assert not book.commit(SNAPSHOT, 1.0)
+    assert [memoryview(each).cast("q").tolist() for each in kept] == [[at] for at in range(1, 9)]
 
 
 def times_of(made: ModuleType, texts: list[int | str]) -> list[int]:

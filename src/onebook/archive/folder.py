@@ -6,14 +6,12 @@
     2026/11/27/14/quality.parquet                     a row for each book (`quality`)
     2026/11/27/14/manifest.txt, proof/                hashes of the files, and their chain (`proof`)
 
-A segment is an Arrow file of messages, because writing rows as Parquet costs five times as much.
-Merged segments are in order of the book, and their metadata says where each book is. Files are
-written under another name, synced and renamed, so that every file is complete. A segment that
-another one contains is ignored, and rows are unique by run and message, so a crash between a rename
-and a deletion duplicates nothing. Times are Unix microseconds.
+A segment (`segments`) is an Arrow file of messages, because writing rows as Parquet costs several
+times as much. Files are written under another name, synced and renamed, so that every file is
+complete. A segment that another one contains is ignored, and rows are unique by run and message, so
+a crash between a rename and a deletion duplicates nothing. Times are Unix microseconds.
 """
 
-import json
 import os
 import shutil
 from bisect import bisect_left, bisect_right
@@ -25,24 +23,24 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pyarrow import ipc
 
+from onebook.archive import segments
 from onebook.archive.format import (
+    COMPRESSIONS,
     DICTIONARIES,
     ENCODINGS,
     HOUR_US,
     KINDS,
-    MESSAGES,
     READ_COLUMNS,
     SCHEMA,
     STATISTICS,
-    BookPlace,
+    ZSTD_LEVELS,
     HistoryKind,
     Interval,
     codes,
@@ -51,24 +49,19 @@ from onebook.archive.format import (
     integers,
     joined_array,
     levels_of,
-    merged_by_book,
-    rows_of,
 )
 from onebook.archive.proof import MANIFEST, Sealer, inclusion, sizes
 from onebook.archive.quality import QUALITY, QUALITY_SCHEMA, measured, read_rows
+from onebook.archive.segments import BookMessages, Messages, Segment
 from onebook.archive.stores import FileStore
 from onebook.core import TapeKind
 from onebook.files import try_lock
 
 # Messages and levels of a row group, at least: it ends before a keyframe, so that a past moment
 # needs only one.
-ROW_GROUP_SIZE: Final = 8_192
-ZSTD_LEVEL: Final = 1  # 3 takes a tenth longer for 1 % less
-BOOKS: Final = b"onebook.books"  # metadata of a merged segment: its `BookPlace`s
+ROW_GROUP_SIZE: Final = 16_384
 LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 LOOK_BACK_US: Final = 130_000_000  # two keyframes and a late one
-MAGIC: Final = b"ARROW1"  # the end of an Arrow file
-STREAM_AT: Final = 8  # where an Arrow file contains its stream
 READ_TRIES: Final = 5  # while the recorder replaces files that were listed
 COVERAGE: Final = "coverage.parquet"
 T = TypeVar("T")
@@ -79,17 +72,6 @@ COVERAGE_SCHEMA: Final = pa.schema(
         pa.field("end", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-
-
-class Segment(NamedTuple):
-    """A segment by its name."""
-
-    path: Path
-    run: int
-    first: int
-    last: int
-    start_us: int
-    end_us: int
 
 
 class BookRows(NamedTuple):
@@ -198,9 +180,9 @@ class HistoryFolder:
 
     def segments(self, hour_us: int) -> list[Segment]:
         """Return the segments of an hour, without those that others contain."""
-        paths = [] if self.files.remote else self._open(hour_us).glob("*.arrow")
-        found = [Segment(path, *map(int, path.stem.split("-"))) for path in paths]
-        found.sort(key=lambda each: (each.run, each.first, -each.last))
+        paths = [] if self.files.remote else self.open_folder(hour_us).glob("*.arrow")
+        found = [Segment.at(path) for path in paths]
+        found.sort(key=lambda each: (each.run, each.first, -each.last, not each.merged))
         kept: list[Segment] = []
         for each in found:
             if not kept or kept[-1].run != each.run or each.last > kept[-1].last:
@@ -235,30 +217,34 @@ class HistoryFolder:
         """Read a small Parquet file: two requests to a store."""
         return pq.read_table(pa.BufferReader(self.files.read(path)))
 
-    def add_segment(self, messages: pa.Table, segment: Segment) -> None:
+    def add_segment(self, messages: Messages, segment: Segment) -> None:
         """Write a segment of one hour.
 
         Raises:
             OSError: It cannot be written.
         """
-        self._write_segment([messages], messages.schema, self._segment_path(segment))
+        with _complete(segment.path) as file:
+            segments.write(file, messages.header, [messages.batch])
 
     def merge_segments(self, hour_us: int, least: int = 1) -> None:
-        """Merge each run's segments into one by book, if there are at least this many."""
-        segments = self.segments(hour_us)
-        for run in sorted({each.run for each in segments}):
-            some = [each for each in segments if each.run == run and each.first == each.last]
+        """Merge each run's segments into one by book, if there are at least this many.
+
+        Raises:
+            OSError: A file cannot be read or written.
+            ValueError: A file is damaged.
+        """
+        small = [each for each in self.segments(hour_us) if not each.merged]
+        for _, of_run in groupby(small, lambda each: each.run):
+            some = [*of_run]
             if len(some) < least:
                 continue
             first, last = some[0], some[-1]
-            merged = Segment(first.path, run, first.first, last.last, first.start_us, last.end_us)
-            path = self._segment_path(merged)
-            books, parts = merged_by_book([_messages_in(each.path) for each in some])
-            schema = MESSAGES.with_metadata({**MESSAGES.metadata, BOOKS: json.dumps(books)})
-            self._write_segment(parts, schema, path)
+            merged = first._replace(last=last.last, end_us=last.end_us, merged=True)
+            header, batches = segments.merged([segments.read(each.path) for each in some])
+            with _complete(merged.path) as file:
+                segments.write(file, header, batches)
             for each in some:
-                if each.path != path:
-                    each.path.unlink()
+                each.path.unlink()
 
     def close_hour(self, hour_us: int, cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Write the files of an hour book by book and its manifest, then delete its segments.
@@ -279,7 +265,7 @@ class HistoryFolder:
         with _complete(folder / COVERAGE) as file:
             pq.write_table(table, file)
         self._sealer.seal(hour_us)
-        shutil.rmtree(self._open(hour_us))
+        shutil.rmtree(self.open_folder(hour_us))
         return True
 
     def adopt_hours(self, other: "HistoryFolder") -> list[int]:
@@ -299,20 +285,16 @@ class HistoryFolder:
     def _written(self, hour_us: int) -> Iterator[pa.Table]:
         """Write the file of each book of an hour, and yield its rows in order of the symbol."""
         folder = self._closed(hour_us)
-        parts: dict[tuple[str, str], list[tuple[ipc.RecordBatchFileReader, BookPlace]]] = {}
+        parts: dict[tuple[str, str], list[BookMessages]] = {}
         for path in folder.glob("*/*.parquet"):  # that an earlier close wrote
             parts[path.stem, path.parent.name] = []
         for segment in self.segments(hour_us):
-            reader = _opened(segment.path)
-            for each in _books_in(reader):
-                parts.setdefault((file_name(each.symbol), each.exchange), []).append((reader, each))
-        for (name, exchange), batches in sorted(parts.items()):
+            for each in segments.read_merged(segment.path):
+                parts.setdefault((file_name(each.symbol), each.exchange), []).append(each)
+        for (name, exchange), some in sorted(parts.items()):
             path = folder / exchange / f"{name}.parquet"
-            if batches:
-                messages = pa.Table.from_batches(
-                    [place.of(reader.get_batch(place.table)) for reader, place in batches]
-                )
-                yield self._write_book(rows_of(messages), path)
+            if some:
+                yield self._write_book(segments.rows_of(some), path)
             else:
                 yield read_rows(self.files, f"{hour_folder(hour_us)}/{exchange}/{path.name}")
 
@@ -328,8 +310,8 @@ class HistoryFolder:
             pq.ParquetWriter(
                 file,
                 rows.schema,
-                compression="zstd",
-                compression_level=ZSTD_LEVEL,
+                compression=COMPRESSIONS,
+                compression_level=ZSTD_LEVELS,
                 use_dictionary=DICTIONARIES,
                 column_encoding=ENCODINGS,
                 write_statistics=STATISTICS,
@@ -391,17 +373,17 @@ class HistoryFolder:
         since_us = end_us - LOOK_BACK_US if start_us is None else start_us
         reads: list[Callable[[], list[BookRows]]] = []
         for hour_us in hours:  # before the files of books, for which segments are deleted
-            segments = [
+            of_hour = [
                 each
                 for each in self.segments(hour_us)
                 if each.start_us <= end_us and each.end_us >= since_us
             ]
-            for merged, some in groupby(segments, lambda each: each.first != each.last):
+            for (_, merged), some in groupby(of_hour, lambda each: (each.run, each.merged)):
                 paths = [each.path for each in some]
                 if merged:
-                    reads += [partial(_read_merged, path, symbol, exchanges) for path in paths]
+                    reads += [partial(_merged_rows, path, symbol, exchanges) for path in paths]
                 else:
-                    reads.append(partial(_read_small, paths, symbol, exchanges))
+                    reads.append(partial(_small_rows, paths, symbol, exchanges))
         books: dict[str, dict[str, int]] = {}
         for files in self.files.each(
             lambda each: self.book_files(each, symbol, exchanges, listed.get(each)), hours
@@ -475,7 +457,7 @@ class HistoryFolder:
                     found.add((path.parent.name, f"{base}/{quote}"))
             for each in self.segments(hour_us):
                 with suppress(FileNotFoundError):  # merged meanwhile: the next one has its books
-                    found |= _books_of_segment(each.path)
+                    found |= segments.books_in(each)
         return found
 
     def proof(self, hours: Sequence[int], files: Sequence[str]) -> dict[str, Any]:
@@ -509,22 +491,12 @@ class HistoryFolder:
             shutil.rmtree(self._closed(hour_us))
         return len(deleted)
 
-    def _open(self, hour_us: int) -> Path:
+    def open_folder(self, hour_us: int) -> Path:
+        """Return the folder of an open hour's segments."""
         return self.root / "open" / f"{_moment(hour_us):%Y-%m-%dT%H}"
 
     def _closed(self, hour_us: int) -> Path:
         return self.root / hour_folder(hour_us)
-
-    def _segment_path(self, segment: Segment) -> Path:
-        name = "-".join(map(str, segment[1:]))
-        return self._open(segment.start_us // HOUR_US * HOUR_US) / f"{name}.arrow"
-
-    @staticmethod
-    def _write_segment(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
-        # Not compressed: closing an hour would spend more on it than on all of its own copies.
-        with _complete(path) as file, ipc.new_file(file, schema) as writer:
-            for table in tables:
-                writer.write_table(table)
 
 
 def _coverage_path(hour_us: int) -> str:
@@ -541,20 +513,27 @@ def _start_us(*parts: str) -> int:
 
 
 @contextmanager
-def _complete(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that has its name only when it is complete and synced."""
+def _complete(path: Path) -> Iterator[pa.NativeFile]:
+    """Open a file for writing that has its name only when it is complete and synced.
+
+    It is a file of pyarrow, which calls the interpreter for each buffer written to one of Python.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     try:
-        with unfinished.open("wb") as file:
+        with pa.OSFile(str(unfinished), "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+        _sync(unfinished)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
     unfinished.rename(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -566,36 +545,6 @@ def _write_file(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-# Segments
-
-
-def _opened(path: Path) -> ipc.RecordBatchFileReader:
-    # Without threads, which cost more than a column: nothing is decompressed.
-    return ipc.open_file(pa.memory_map(str(path)), options=ipc.IpcReadOptions(use_threads=False))
-
-
-def _books_in(reader: ipc.RecordBatchFileReader) -> list[BookPlace]:
-    """Return where each book is; nothing if the segment is not merged."""
-    found = json.loads((reader.schema.metadata or {}).get(BOOKS, b"[]"))
-    if found and len(found[0]) == 2:  # of an earlier build: each batch is a book
-        return [
-            BookPlace(symbol, exchange, at, 0, reader.get_batch(at).num_rows)
-            for at, (symbol, exchange) in enumerate(found)
-        ]
-    return [BookPlace(*each) for each in found]
-
-
-def _books_of_segment(path: Path) -> set[tuple[str, str]]:
-    """Return exchange and symbol of each book in a segment."""
-    reader = _opened(path)
-    books = _books_in(reader)
-    if books:
-        return {(each.exchange, each.symbol) for each in books}
-    messages = reader.read_all()
-    pairs = messages.select(["exchange", "symbol"]).group_by(["exchange", "symbol"]).aggregate([])
-    return {(each["exchange"], each["symbol"]) for each in pairs.to_pylist()}
-
-
 def _retried(read: Callable[[], T]) -> T:
     """Read again if the recorder replaced a file that was listed."""
     for _ in range(READ_TRIES - 1):
@@ -604,51 +553,23 @@ def _retried(read: Callable[[], T]) -> T:
     return read()
 
 
-def _read_merged(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
-    """Return the rows of each book of a symbol in a merged segment."""
-    reader = _opened(path)
-    wanted = [
-        each
-        for each in _books_in(reader)
-        if each.symbol == symbol and (exchanges is None or each.exchange in exchanges)
-    ]
-    tables = {each.table: pa.Table.from_batches([reader.get_batch(each.table)]) for each in wanted}
-    return _book_rows(wanted, tables)
+# Rows of books
 
 
-def _read_small(
-    paths: Iterable[Path], symbol: str, exchanges: Collection[str] | None
+def _merged_rows(path: Path, symbol: str, exchanges: Collection[str] | None) -> list[BookRows]:
+    return _segment_rows(segments.read_merged(path, symbol, exchanges))
+
+
+def _small_rows(
+    paths: Sequence[Path], symbol: str, exchanges: Collection[str] | None
 ) -> list[BookRows]:
-    """Return the rows of each book of a symbol in segments that are not merged yet."""
-    places, tables = merged_by_book([_messages_in(path) for path in paths], symbol, exchanges)
-    return _book_rows(places, dict(enumerate(tables)))
+    return _segment_rows(segments.read_small(paths, symbol, exchanges))
 
 
-def _book_rows(places: Iterable[BookPlace], tables: Mapping[int, pa.Table]) -> list[BookRows]:
-    return [BookRows(each.exchange, _read_rows(each.of(tables[each.table]))) for each in places]
-
-
-def _messages_in(path: Path) -> pa.Table:
-    """Read a segment that is not merged.
-
-    It is read as the stream that the file contains after its first eight bytes: pyarrow reads the
-    footer of a file in another thread, which costs more than the segment.
-
-    Raises:
-        ValueError: The file is incomplete.
-    """
-    file = pa.memory_map(str(path)).read_buffer()
-    if file.slice(max(file.size - len(MAGIC), 0)).to_pybytes() != MAGIC:
-        raise ValueError(f"{path.name} is incomplete")
-    options = ipc.IpcReadOptions(use_threads=False)
-    return ipc.open_stream(file.slice(STREAM_AT), options=options).read_all()
-
-
-def _read_rows(messages: pa.Table) -> pa.Table:
-    return rows_of(messages).select(READ_COLUMNS)
-
-
-# Books of closed hours
+def _segment_rows(books: Iterable[BookMessages]) -> list[BookRows]:
+    return [
+        BookRows(each.exchange, segments.rows_of([each]).select(READ_COLUMNS)) for each in books
+    ]
 
 
 def _row_groups(rows: pa.Table) -> Iterator[tuple[int, int]]:

@@ -1,9 +1,11 @@
 """Plays the rows of one recorded book; no level becomes a Python object."""
 
+import re
 from bisect import bisect_left, bisect_right
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from onebook.archive.format import KINDS, codes, integers, levels_of
 from onebook.books import IdentityMark, LiveBook
@@ -13,6 +15,8 @@ from onebook.exchanges.kit import UNTIMED
 from onebook.model import Health, Instrument, Reason
 
 STATES: Final = (int(TapeKind.KEYFRAME), int(TapeKind.HEALTH))
+STATE: Final = re.compile(b"[%c%c]" % STATES)  # among the kinds
+STATE_TEXTS: Final = ["health", "reason", "detail", "twins"]
 
 
 class BookReplay:
@@ -31,7 +35,8 @@ class BookReplay:
         self.received = integers(rows["received"], pa.int64())
         self._messages = integers(rows["message"], pa.int64())
         self._times = integers(rows["exchange_time"], pa.int64())
-        self._kinds = codes(rows["kind"], KINDS)
+        self._kinds = bytes(codes(rows["kind"], KINDS))
+        self._numbers: memoryview | None = None  # of the moments, once they are counted
         self._at = 0
         self.twins = ""  # of the last state
         bid_starts, bid_prices, bid_amounts = levels_of(rows["bids"])
@@ -51,17 +56,21 @@ class BookReplay:
             ask_amounts,
         )
 
+    def has(self, at_us: int) -> bool:
+        """Return whether the rows have everything from a keyframe to a time."""
+        return bool(len(self.received)) and self.received[-1] >= at_us and self.seek(at_us)
+
     def seek(self, at_us: int) -> bool:
         """Go to the last keyframe received until a time; return whether there is one."""
         stop = bisect_right(self.received, at_us)
-        last = bytes(self._kinds[:stop]).rfind(TapeKind.KEYFRAME)
+        last = self._kinds.rfind(TapeKind.KEYFRAME, 0, stop)
         if last >= 0:
             self._at = last
         return last >= 0
 
     def seek_first(self) -> int | None:
         """Go to the first keyframe; return its time, None if there is none."""
-        first = bytes(self._kinds).find(TapeKind.KEYFRAME)
+        first = self._kinds.find(TapeKind.KEYFRAME)
         if first < 0:
             return None
         self._at = first
@@ -76,9 +85,27 @@ class BookReplay:
         start, stop = bisect_left(self.received, start_us), bisect_right(self.received, end_us)
         return stop - start + sum(each[stop] - each[start] for each in self._starts)
 
-    def due(self, until_us: int) -> bool:
-        """Return whether the next message was received until a time."""
-        return self._at < len(self.received) and self.received[self._at] <= until_us
+    @property
+    def due_us(self) -> int | None:
+        """When the next message was received."""
+        return self.received[self._at] if self._at < len(self.received) else None
+
+    def last_us(self, until_us: int) -> int | None:
+        """Return when the last message from here until a time was received."""
+        stop = bisect_right(self.received, until_us, self._at)
+        return self.received[stop - 1] if stop > self._at else None
+
+    def states(self, until_us: int) -> list[int]:
+        """Return when the state of the book changes from here until a time, its first one included.
+
+        A keyframe that repeats the state before it changes nothing.
+        """
+        stop = bisect_right(self.received, until_us, self._at)
+        places = [each.start() for each in STATE.finditer(self._kinds, self._at, stop)]
+        texts = self._rows.select(STATE_TEXTS).unify_dictionaries()
+        states = texts.take(pa.array(places, pa.int64())).to_pylist()
+        changes = zip(places, states, [None, *states], strict=False)
+        return [self.received[place] for place, state, before in changes if state != before]
 
     @property
     def last(self) -> int:
@@ -91,16 +118,25 @@ class BookReplay:
         levels_max, window = limits
         return LiveBook(instrument, levels_max or LEVELS_MAX, window or 0)
 
-    def times(self, until_us: int) -> dict[int, None]:
-        """Return the times at which the messages from here until a time were received."""
+    def moments(self, until_us: int) -> int:
+        """Return at how many times the messages from here until a time were received."""
         stop = bisect_right(self.received, until_us, self._at)
-        return dict.fromkeys(self.received[self._at : stop])
+        if stop - self._at <= 1:
+            return stop - self._at
+        if self._numbers is None:
+            times = pa.array(self.received, pa.int64())
+            further = pc.not_equal(times[1:], times[:-1]).cast(pa.int64())
+            self._numbers = integers(pa.chunked_array([pc.cumulative_sum(further)]), pa.int64())
+        first = self._numbers[self._at - 1] if self._at else 0
+        return 1 + int(self._numbers[stop - 2]) - int(first)
 
     def play(self, book: LiveBook, until_us: int) -> bool:
         """Apply the messages received until a time; return whether any has the book's state."""
         playback, core = self._playback, book.core
-        at, has_state = self._at, False
-        stop = bisect_right(self.received, until_us, at)
+        begun, has_state = self._at, False
+        stop = bisect_right(self.received, until_us, begun)
+        # The last keyframe has everything before it.
+        at = max(begun, self._kinds.rfind(TapeKind.KEYFRAME, begun, stop))
         while at < stop:
             start, at = at, playback.play(core, at, stop)
             changed = playback.changed
@@ -110,7 +146,7 @@ class BookReplay:
             if self._kinds[at - 1] in STATES:
                 self._set_state(book, at - 1)
                 has_state = True
-        begun, self._at = self._at, at
+        self._at = at
         if at > begun and core.overlaid:
             self._set_top_times(book, begun, at)
         return has_state
@@ -120,7 +156,7 @@ class BookReplay:
 
         A keyframe repeats the top with its own time, which is used only if no other is known.
         """
-        kinds, last = bytes(self._kinds), stop
+        kinds, last = self._kinds, stop
         while (last := kinds.rfind(TapeKind.TOP, start, last)) >= 0:
             before = last - 1
             repeated = (

@@ -1,11 +1,14 @@
-"""Plays the recorded books of some pairs into `Books`, change by change, as they were received.
+"""Plays the recorded books of some pairs into `Books`, in the order in which they were received.
+
+A caller that shows every change steps from one to the next; one that shows the books at some
+moments plays all changes before such a moment in one go, several times cheaper.
 
 The history is read in windows, so that memory is bounded. A time that was not recorded makes all
 books stale, with the reason; they return with the next recorded state.
 """
 
-from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import product
 from typing import Final
 
@@ -19,7 +22,10 @@ from onebook.model import Health, Instrument, Reason
 
 WINDOW_US: Final = 60_000_000  # that is read first; later ones have about as many rows as wanted
 WINDOW_MIN_US: Final = 1_000_000
-WINDOW_ROWS: Final = 200_000
+# Messages and levels of a window, about 13 MB. Its first and last row groups are read with the
+# windows beside it, too, so that short windows would read most rows several times.
+WINDOW_ROWS: Final = 400_000
+WINDOW_FACTOR: Final = 4  # by which a window is longer or shorter than the one before it, at most
 NOW: Final = 1 << 62  # an end that is never reached
 
 BookName = tuple[str, str]  # exchange, symbol
@@ -28,8 +34,8 @@ BookName = tuple[str, str]  # exchange, symbol
 class HistoryPlayer:
     """The books of some pairs from a moment on.
 
-    `load` reads the next window, and `step` or `play` applies it. Only `load` reads files: it may
-    run in a thread while nothing else is called.
+    `load` reads the next window, and `play` applies it. Only `load` reads files: it may run in a
+    thread while nothing else is called.
 
     Args:
         folder: The history.
@@ -72,11 +78,12 @@ class HistoryPlayer:
         self._played: dict[BookName, int] = {}  # the last message of each book of this run
         self._twins: dict[BookName, str] = {}
         # The window: what is to be applied, and until when.
-        self._replays: list[tuple[BookName, BookReplay]] = []
+        self._replays: list[tuple[Instrument, BookReplay]] = []
+        self._due: list[tuple[int, int]] = []  # heap: when the next message is due, its replay
+        self._states: list[int] = []  # when the state of a book changes, the next one last
+        self._last_us = start_us  # when the last message is due
         self.until_us = start_us
         self.gap = ""  # why books become stale at `at_us`
-        self._moments: list[tuple[int, int]] | None = []  # received, replay; None: not made yet
-        self._place = 0
 
     def _recorded(
         self, symbols: Sequence[str] | None, exchanges: Collection[str] | None
@@ -110,7 +117,7 @@ class HistoryPlayer:
         if interval is None:
             return False
         continued = interval.run == self._run and interval.start_us <= self.at_us
-        self._replays, self._moments, self._place = [], None, 0
+        self._replays = []
         if self._run and not continued:
             since, until = iso_us(self.at_us), iso_us(interval.start_us)
             self._run, self.gap = 0, f"nothing was recorded from {since} to {until}"
@@ -155,65 +162,88 @@ class HistoryPlayer:
                 elif (continued or not replay.seek(at_us)) and replay.seek_first() is None:
                     continue
                 if name in self.instruments:
-                    self._replays.append((name, replay))
+                    self._replays.append((self.instruments[name], replay))
         if not continued:
             self._played, self._twins, self._run = {}, {}, interval.run
         self.at_us, self.until_us = at_us, stop_us
-        if rows > 2 * WINDOW_ROWS:
-            self._window_us = max(WINDOW_MIN_US, self._window_us // 2)
-        elif 4 * rows < WINDOW_ROWS:
-            self._window_us = min(HOUR_US, self._window_us * 2)
+        self._plan()
+        self._resize_window(rows, stop_us - at_us)
+
+    def _resize_window(self, rows: int, lasted_us: int) -> None:
+        wanted_us = lasted_us * WINDOW_ROWS // max(rows, 1)
+        least_us = max(self._window_us // WINDOW_FACTOR, WINDOW_MIN_US)
+        most_us = min(self._window_us * WINDOW_FACTOR, HOUR_US)
+        self._window_us = min(max(wanted_us, least_us), most_us)
+
+    def _plan(self) -> None:
+        """Find what is due when in the window; earlier messages are due at its start."""
+        due, states, lasts = [], set[int](), []
+        for at, (_, replay) in enumerate(self._replays):
+            if replay.due_us is not None and replay.due_us <= self.until_us:
+                due.append((max(replay.due_us, self.at_us), at))
+                states.update(max(each, self.at_us) for each in replay.states(self.until_us))
+                lasts.append(replay.last_us(self.until_us) or 0)
+        heapify(due)
+        self._due, self._states = due, sorted(states, reverse=True)
+        self._last_us = max([self.at_us, *lasts])
 
     # Applying
 
     @property
     def due_us(self) -> int | None:
         """The next moment at which a book changes in this window; None if it was applied."""
-        if self._moments is None:
-            self._moments = [] if self.gap else self._sorted()
-        if self._place < len(self._moments):
-            return self._moments[self._place][0]
-        return self.at_us if self.gap else None
+        if self.gap:
+            return self.at_us
+        return self._due[0][0] if self._due else None
 
-    def _sorted(self) -> list[tuple[int, int]]:
-        return sorted(
-            (max(received, self.at_us), at)
-            for at, (_, replay) in enumerate(self._replays)
-            for received in replay.times(self.until_us)
-        )
+    def stop_us(self, awaited: Callable[[Instrument], bool]) -> int | None:
+        """Return the next moment that must be played on its own; None if the window was applied.
 
-    def step(self) -> None:
-        """Apply what was received at `due_us`."""
+        At this moment the book of an awaited instrument changes, the state of any book does, or the
+        window ends. What is due before it changes only levels that no view awaits.
+        """
         due_us = self.due_us
-        if due_us is None:
-            return
-        changed, moments = [], self._moments or []
-        while self._place < len(moments) and moments[self._place][0] == due_us:
-            changed.append(self._replays[moments[self._place][1]])
-            self._place += 1
-        self._apply(changed, due_us)
+        if self.gap or due_us is None or awaited(self._replays[self._due[0][1]][0]):
+            return due_us
+        later = self._states[-1] if self._states else self._last_us
+        found = [at_us for at_us, at in self._due if awaited(self._replays[at][0])]
+        return min([later, *found])
 
     def play(self, until_us: int) -> None:
-        """Apply what was received until a time in this window, each book in one go."""
+        """Apply what is due until a time in this window, each book in one go."""
         until_us = min(until_us, self.until_us)
-        self._apply(self._replays, until_us)
-        if self._moments is not None:
-            self._place = bisect_right(self._moments, (until_us, len(self._replays)))
+        if until_us < self.at_us:
+            return
+        changed: list[int] = []
+        while self._due and self._due[0][0] <= until_us:
+            changed.append(heappop(self._due)[1])
+        while self._states and self._states[-1] <= until_us:
+            self._states.pop()
+        if not changed and not self.gap:
+            self.at_us = until_us
+            return
+        self._apply([self._replays[at] for at in changed], until_us)
+        for at in changed:
+            due_us = self._replays[at][1].due_us
+            if due_us is not None and due_us <= self.until_us:
+                heappush(self._due, (due_us, at))
 
-    def _apply(self, replays: Sequence[tuple[BookName, BookReplay]], until_us: int) -> None:
+    def _apply(self, replays: Sequence[tuple[Instrument, BookReplay]], until_us: int) -> None:
         """Play into books, then notify their subscribers, so that none sees a part of a moment."""
         before: dict[LiveBook, Health] = {}  # of books with another state
+        changed: dict[LiveBook, int] = {}  # and at how many moments they did
         if self.gap:
             self._lose(before)
-        played = [self._play(*each, until_us, before) for each in replays]
-        changed = dict.fromkeys([*before, *(book for book in played if book is not None)])
-        self.at_us = max(self.at_us, until_us)
+            changed.update(dict.fromkeys(before, 0))
+        for each in replays:
+            self._play(*each, until_us, before, changed)
+        self.at_us = until_us
         if before:
             for name, instrument in self.instruments.items():
                 twins = twins_of(self._twins.get(name, ""), self.books)
                 self._book(instrument).twins = dict.fromkeys(twins, 0.0)
-        for book in changed:
-            self.books.replayed(book, before.get(book))
+        for book, moments in changed.items():
+            self.books.replayed(book, before.get(book), moments)
 
     def _book(self, instrument: Instrument) -> LiveBook:
         book = self.books.get(instrument)
@@ -221,24 +251,27 @@ class HistoryPlayer:
         return book
 
     def _play(
-        self, name: BookName, replay: BookReplay, until_us: int, before: dict[LiveBook, Health]
-    ) -> LiveBook | None:
-        """Play into one book, and return it if anything was due."""
-        if not replay.due(until_us):
-            return None
-        book = self._book(self.instruments[name])
+        self,
+        instrument: Instrument,
+        replay: BookReplay,
+        until_us: int,
+        before: dict[LiveBook, Health],
+        changed: dict[LiveBook, int],
+    ) -> None:
+        """Play into one book."""
+        name, book = (instrument.exchange, instrument.symbol), self._book(instrument)
         was, twins = _state_of(book), self._twins.get(name, "")
         if name not in self._played:
             changes, book = book.changes, replay.open(book.instrument)
             book.changes = changes
             self.books.adopt(book)
+        changed[book] = replay.moments(until_us)
         has_state = replay.play(book, until_us)
         self._played[name] = replay.last
         if has_state:
             self._twins[name] = replay.twins
             if was != _state_of(book) or twins != replay.twins:
                 before[book] = was[0]
-        return book
 
     def _lose(self, before: dict[LiveBook, Health]) -> None:
         """Make the recorded books stale."""

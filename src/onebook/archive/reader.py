@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from onebook.archive.folder import LOOK_BACK_US, HistoryFolder
 from onebook.archive.format import HOUR_US, Interval
+from onebook.archive.kept import KeptRows
 from onebook.archive.playback import BookReplay
 from onebook.books import Books, LiveBook
 from onebook.clock import iso_us
@@ -35,21 +36,52 @@ def books_at(
     hours = hours_of(at_us - LOOK_BACK_US, at_us)
     coverage, rows, files = folder.moment(hours, symbol, at_us, exchanges)
     interval = covering(folder, coverage, at_us)
+    replays = {exchange: BookReplay(rows[exchange], interval.run) for exchange in sorted(rows)}
+    books = _played(replays, symbol, at_us)
     hours = [each for each in hours if each + HOUR_US > interval.start_us]
-    past = Past(Books(), at_us, hours, [])
-    found: dict[str, LiveBook] = {}
+    found = {each.instrument.exchange for each in books}
+    return Past(
+        books, at_us, hours, [each for each in files if PurePosixPath(each).parent.name in found]
+    )
+
+
+def kept_books_at(
+    folder: HistoryFolder, symbol: str, at_us: int, exchanges: Collection[str], kept: KeptRows
+) -> Books:
+    """Return the books of `books_at`, reading only rows that were not read for another moment.
+
+    Raises:
+        HistoryMissing: This moment was not recorded.
+    """
+    hours = hours_of(at_us - LOOK_BACK_US, at_us)
+    interval = covering(folder, folder.coverage(hours), at_us)  # before the rows
     replays: dict[str, BookReplay] = {}
-    for exchange in sorted(rows):
-        replay = BookReplay(rows[exchange], interval.run)
-        if replay.seek(at_us):
+    for exchange in exchanges:
+        rows = kept.get(symbol, exchange)
+        replay = None if rows is None else BookReplay(rows, interval.run)
+        if replay is not None and replay.has(at_us):
             replays[exchange] = replay
-            found[exchange] = book = replay.open(Instrument(exchange, symbol, symbol))
-            past.books.adopt(book)
+    missing = [each for each in exchanges if each not in replays]
+    if missing:
+        for exchange, rows in folder.rows(hours, symbol, None, at_us, missing).items():
+            kept.put(symbol, exchange, rows)
+            replays[exchange] = BookReplay(rows, interval.run)
+    return _played(replays, symbol, at_us)
+
+
+def _played(replays: dict[str, BookReplay], symbol: str, at_us: int) -> Books:
+    """Return the books of a moment; those without a keyframe are left out."""
+    books, twins = Books(), dict[LiveBook, str]()
+    for exchange in sorted(replays):
+        replay = replays[exchange]
+        if replay.seek(at_us):
+            book = replay.open(Instrument(exchange, symbol, symbol))
+            books.adopt(book)
             replay.play(book, at_us)
-    for exchange, replay in replays.items():
-        found[exchange].twins = dict.fromkeys(twins_of(replay.twins, past.books), 0.0)
-    past.files += [each for each in files if PurePosixPath(each).parent.name in found]
-    return past
+            twins[book] = replay.twins
+    for book, names in twins.items():
+        book.twins = dict.fromkeys(twins_of(names, books), 0.0)
+    return books
 
 
 def recorded_times(

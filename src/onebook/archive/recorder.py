@@ -1,6 +1,6 @@
 """Records everything that books apply, into a `HistoryFolder`.
 
-A book copies what it applies to a tape (`core.BookTape`); twice a second a thread takes the tape
+A book copies what it applies to a tape (`core.BookTape`); a thread takes the tape every 0.75 s
 and writes it. If the tape or the disk is full, recording stops and books do not: coverage then
 ends, and begins again with the state of every book. Only one recorder writes to a folder; a second
 one waits.
@@ -12,16 +12,17 @@ import os
 import sys
 import threading
 from bisect import bisect_left
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self
 
-import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import Counter, Gauge
 
-from onebook.archive.folder import HistoryFolder, Segment
-from onebook.archive.format import HOUR_US, RecordedState, messages_of
+from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
+from onebook.archive.segments import Messages, RecordedState, Segment, messages_of
 from onebook.archive.stores import FileStore
 from onebook.archive.uploads import Uploader
 from onebook.books import LIVE, Books, LiveBook
@@ -32,13 +33,13 @@ from onebook.model import Health, Instrument
 
 log = logging.getLogger("onebook.archive")
 
-FLUSH_S: Final = 0.5  # a crash loses this and the time of one write
+FLUSH_S: Final = 0.75  # a crash loses this and the time of one write: a second at most
 KEYFRAME_S: Final = 60.0
 KEYFRAMES_TURN_S: Final = 0.01  # of the event loop; books that are due later come in the next turn
 UPLOAD_RETRY_S: Final = 60.0  # after a store refused
 RETRY_S: Final = 10.0  # after a failure, or while another recorder has the folder
 TAPE_ROWS_MAX: Final = 8_000_000  # levels of a tape, 17 bytes each: until the thread takes it
-SEGMENTS_MERGED: Final = 120  # a minute of segments becomes one
+SEGMENTS_MERGED: Final = 80  # a minute of segments becomes one
 CLOCK_STEP_US: Final = 1_000_000  # a larger step of the clock ends a run
 OFFSET_TRIES: Final = 5
 UNUSABLE: Final = (OSError, ValueError)  # files, or levels, that cannot be read or written
@@ -98,7 +99,8 @@ class HistoryRecorder:
         self.closing: Future[None] | None = None  # of the last hour that ended
         self._tape = BookTape(microseconds, TAPE_ROWS_MAX)
         self._read: BookTape | None = None  # the tape before, whose memory is used again
-        self._states: list[RecordedState] = []  # of messages on the tape
+        # Of messages on the tape, whose numbers are their places there.
+        self._states: list[RecordedState] = []
         self._numbers: dict[Instrument, int] = {}  # of the books on the tape
         self._known: dict[LiveBook, float] = {}  # when the last keyframe was taken
         self.recording = False
@@ -171,22 +173,25 @@ class HistoryRecorder:
             return
         message = self._tape.count
         if book.core.commit(HEALTH, self._clock.monotonic()):
-            self._states.append(RecordedState(message, *_state(book)))
+            number = self._numbers[book.instrument]
+            self._states.append(RecordedState(message, number, *_state(book)))
         else:
             self._missed(book)
 
     def _take_keyframe(self, book: LiveBook) -> None:
         now, message = self._clock.monotonic(), self._tape.count
+        number = self._numbers.setdefault(book.instrument, len(self._numbers))
         if book not in self._known:
-            number = self._numbers.setdefault(book.instrument, len(self._numbers))
             book.core.record(self._tape, number)
         self._known[book] = now
         if book.core.keyframe(now, book.at):
+            updated_at = book.updated_at
             self._states.append(
                 RecordedState(
                     message,
+                    number,
                     *_state(book),
-                    book.updated_at,
+                    self._offset_us + round(updated_at * 1_000_000) if updated_at else None,
                     book.audits,
                     book.levels_max,
                     book.window,
@@ -287,10 +292,11 @@ class HistoryRecorder:
         end_us = max(self._now_us(), self._last_us)
         tape, states, self._states = self._tape.swap(self._read), self._states, []
         self._read = None
+        books = [(each.exchange, each.symbol) for each in self._numbers]
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(
-                self._thread, self._write, tape, [*self._numbers], states, self._offset_us, end_us
+                self._thread, self._write, tape, books, states, self._offset_us, end_us
             )
         except UNUSABLE as error:
             LOST.inc(tape.count)
@@ -315,13 +321,14 @@ class HistoryRecorder:
     def _write(
         self,
         tape: BookTape,
-        books: list[Instrument],
-        states: list[RecordedState],
+        books: Sequence[tuple[str, str]],
+        states: Sequence[RecordedState],
         offset_us: int,
         end_us: int,
     ) -> None:
         columns = tape.columns(self._number, offset_us, self._last_us, end_us)
-        table = messages_of(self._run, columns, books, states, offset_us)
+        states = [each._replace(message=self._number + each.message) for each in states]
+        messages = messages_of(columns, self._run, books, states)
         self._number += tape.count
         self._last_us = end_us
         received = memoryview(columns.received).cast("q")
@@ -329,17 +336,17 @@ class HistoryRecorder:
         while end_us >= self._hour_us + HOUR_US:
             next_us = self._hour_us + HOUR_US
             stop = bisect_left(received, next_us)
-            self._add_segment(table.slice(start, stop - start), next_us)
+            self._add_segment(messages.slice(start, stop), next_us)
             self.closing = self._closer.submit(self._close_hours, next_us)
             self._hour_us, start = next_us, stop
-        self._add_segment(table.slice(start), end_us)
+        self._add_segment(messages.slice(start, tape.count), end_us)
         if self._segment % SEGMENTS_MERGED == 0:
             self.folder.merge_segments(self._hour_us, SEGMENTS_MERGED)
 
-    def _add_segment(self, table: pa.Table, end_us: int) -> None:
-        number = self._segment
-        segment = Segment(self.folder.root, self._run, number, number, self._start_us, end_us)
-        self.folder.add_segment(table, segment)
+    def _add_segment(self, messages: Messages, end_us: int) -> None:
+        number, folder = self._segment, self.folder.open_folder(self._hour_us)
+        segment = Segment(folder, self._run, number, number, self._start_us, end_us)
+        self.folder.add_segment(messages, segment)
         self._segment += 1
         self._start_us = end_us
 

@@ -26,6 +26,9 @@ cdef enum:  # columns of `TapeColumns`
 
 cdef Py_ssize_t[MESSAGE_COLUMNS] MESSAGE_WIDTHS = [8, 4, 1, 1, 1, 8, 8, 8, 8, 8, 8, 8]
 
+cdef char *BYTES = b"B"  # format of a buffer
+cdef int64_t NOWHERE = 0  # where an empty one begins
+
 # Microseconds of a time by its magnitude, as `exchanges.kit.microseconds`.
 cdef int64_t MILLISECONDS_END = 10**14
 cdef int64_t MICROSECONDS_END = 10**17
@@ -51,6 +54,28 @@ memset(&NO_MESSAGE, 0, sizeof(NO_MESSAGE))
 
 
 @cython.final
+cdef class TapeMemory:
+    """Integers of a tape where they are: while they are read, its memory is not used again."""
+
+    cdef BookTape tape
+    cdef int64_t *start
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("A tape is read-only.")
+        buffer.buf, buffer.len, buffer.obj = self.start, self.size, self
+        buffer.itemsize, buffer.ndim, buffer.readonly = 1, 1, True
+        buffer.format = BYTES if flags & PyBUF_FORMAT else NULL
+        buffer.shape = &self.size if flags & PyBUF_ND else NULL
+        buffer.strides, buffer.suboffsets, buffer.internal = NULL, NULL, NULL
+        self.tape.readers += 1
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        self.tape.readers -= 1
+
+
+@cython.final
 cdef class BookTape:
     """Collects what recorded books apply, in order, as columns of integers."""
 
@@ -68,6 +93,7 @@ cdef class BookTape:
     cdef Py_ssize_t rooms[2]
     cdef Py_ssize_t staged[2]  # levels behind `counts` that no message has yet
     cdef void *staged_by  # the book that put them there
+    cdef Py_ssize_t readers  # of its memory
 
     def __cinit__(self, read_time, Py_ssize_t rows_max):
         self.read_time = read_time
@@ -98,7 +124,9 @@ cdef class BookTape:
             taken.counts[side], taken.rooms[side] = self.counts[side], self.rooms[side]
             self.prices[side], self.amounts[side] = NULL, NULL
             self.counts[side] = self.rooms[side] = 0
-        if read is not None and read is not self and max(read.rooms[0], read.rooms[1]) <= TAPE_ROWS_KEPT:
+        if read is not None and read is not self and not read.readers and (
+            max(read.rooms[0], read.rooms[1]) <= TAPE_ROWS_KEPT
+        ):
             self.take_memory(read)
         self.full = False
         self.count = self.row_count = 0
@@ -116,12 +144,16 @@ cdef class BookTape:
             other.counts[side] = other.rooms[side] = 0
 
     def columns(self, int64_t first, int64_t offset_us, int64_t last_us, int64_t end_us):
-        """Return the messages and their rows as `TapeColumns`: see `reference.tape`."""
+        """Return the messages and their rows as `TapeColumns`: see `reference.tape`.
+
+        Levels are not copied; the tape takes nothing more.
+        """
         cdef Py_ssize_t at, count = self.count
         cdef TapeMessage *message
         for at, text in self.texts:
             self.messages[at].at_us = self.read_time(text)
         self.texts = []
+        self.full = True
         numbers, books, kinds = empty(count * 8), empty(count * 4), empty(count)
         price_scales, amount_scales = empty(count), empty(count)
         received, times, sequences = empty(count * 8), empty(count * 8), empty(count * 8)
@@ -149,11 +181,16 @@ cdef class BookTape:
         return TapeColumns(
             numbers, books, kinds, price_scales, amount_scales, received, times, sequences, bid_ends,
             ask_ends, best_bids, best_asks, bid_starts, ask_starts,
-            PyBytes_FromStringAndSize(<char *>self.prices[0], self.counts[0] * 8),
-            PyBytes_FromStringAndSize(<char *>self.amounts[0], self.counts[0] * 8),
-            PyBytes_FromStringAndSize(<char *>self.prices[1], self.counts[1] * 8),
-            PyBytes_FromStringAndSize(<char *>self.amounts[1], self.counts[1] * 8),
+            self.memory(self.prices[0], 0), self.memory(self.amounts[0], 0),
+            self.memory(self.prices[1], 1), self.memory(self.amounts[1], 1),
         )
+
+    cdef object memory(self, int64_t *start, int side):
+        cdef TapeMemory found = TapeMemory.__new__(TapeMemory)
+        found.tape, found.start, found.size = self, start, self.counts[side] * 8
+        if start == NULL:  # which pyarrow takes for an error
+            found.start = &NOWHERE
+        return memoryview(found)
 
     cdef inline void unstage(self) noexcept:
         self.staged[0] = self.staged[1] = 0

@@ -379,7 +379,7 @@ class TapeColumns(NamedTuple):
     best_asks: bytes  # keyframes, snapshots and deltas; 64 bits
     bid_starts: bytes  # the first bid of each message, and the number of bids; 32 bits
     ask_starts: bytes  # 32 bits
-    bid_prices: bytes  # of each bid; 64 bits
-    bid_amounts: bytes  # 64 bits
-    ask_prices: bytes  # 64 bits
-    ask_amounts: bytes  # 64 bits
+    bid_prices: Bytes  # of each bid; 64 bits
+    bid_amounts: Bytes  # 64 bits
+    ask_prices: Bytes  # 64 bits
+    ask_amounts: Bytes  # 64 bits

@@ -60,6 +60,7 @@ class PlayedView:
         self.form = form
         self.replaces_play = replaces_play
         self.play: Play | None = None  # once the history was opened
+        self.began = 0.0  # when the first moment was shown
         self.task: asyncio.Task[None] | None = None
 
 
@@ -161,7 +162,8 @@ class SubscriptionManager:
         self, client: ClientPort, played: PlayedView, play: Play, past: PastBooks
     ) -> None:
         """Play to the end of the history, and from there to the first live book that was kept."""
-        speed, began = played.effect.speed, self._clock.monotonic()
+        speed = played.effect.speed
+        played.began = self._clock.monotonic()
         tail: StreamTail | None = None
         slices = Slices(self._clock)
         gives_up_at = NEVER  # set while the history has nothing more
@@ -171,15 +173,16 @@ class SubscriptionManager:
                 while (due_us := play.due_us) is not None:
                     if joins_us is not None and due_us >= joins_us:
                         break
-                    await self._wait(client, played, began, due_us)
+                    await self._wait(client, played, due_us)
                     play.advance()
                     await slices.next()
                     joins_us = None if tail is None else tail.base_us
                 if speed and due_us is None:
                     until_us = play.until_us if joins_us is None else min(play.until_us, joins_us)
-                    await self._wait(client, played, began, until_us)
+                    await self._wait(client, played, until_us)
                 if tail is not None and self._joins(tail, play, gives_up_at):
-                    await self._wait(client, played, began, play.at_us)
+                    assert tail.base_us is not None
+                    await self._wait(client, played, min(play.until_us, tail.base_us))
                     if self._joins(tail, play, gives_up_at):  # it may have begun again
                         self._join_live(client, played, play, tail)
                         return
@@ -222,11 +225,17 @@ class SubscriptionManager:
             return False
         return play.until_us >= tail.base_us or self._clock.monotonic() >= gives_up_at
 
-    async def _wait(self, client: ClientPort, played: PlayedView, began: float, at_us: int) -> None:
+    def _played_us(self, played: PlayedView) -> int:
+        """Return the recorded time that is due now."""
+        effect = played.effect
+        lasted_s = self._clock.monotonic() - played.began
+        return effect.start_us + round(lasted_s * 1_000_000 * effect.speed)
+
+    async def _wait(self, client: ClientPort, played: PlayedView, at_us: int) -> None:
         """Wait until a moment is due, and until the client reads."""
         effect = played.effect
         if effect.speed:
-            due = began + (at_us - effect.start_us) / 1_000_000 / effect.speed
+            due = played.began + (at_us - effect.start_us) / 1_000_000 / effect.speed
             while (wait_s := due - self._clock.monotonic()) > 0:
                 await self._clock.sleep(wait_s)
         while client.output.behind:
@@ -333,8 +342,7 @@ class SubscriptionManager:
         played = self._plays.get((client, effect.key.symbol, effect.view))
         if played is not None:
             if played.play is not None and played.play.stream is not None:
-                played.play.resend()
-                whole = played.play.stream.full_for(effect.message_id)
+                whole = played.play.resend(self._played_us(played), effect.message_id)
                 client.output.write(played.form.update(whole))
             return
         stream = self._streams.find(effect.key)

@@ -174,7 +174,7 @@ def _rows(
 
     while player.load():
         if player.gap:
-            player.step()
+            player.play(player.at_us)
             continue
         yield from missing()
         while at_us <= player.until_us:

@@ -98,14 +98,23 @@ class PastPlayer(Player):
         """
         player = self._player
         while player.load():
-            while (due_us := player.due_us) is not None:
-                if due_us > player.start_us:
+            while (stop_us := player.stop_us(self._wiring.awaits)) is not None:
+                if self._unread and stop_us > player.start_us:
                     yield from self._begun()
-                yield from self._moved(due_us / 1_000_000)
-                player.step()
+                    continue  # now the views await changes
+                timer_s = self._clock.due_at
+                if timer_s is not None and timer_s < stop_us / 1_000_000:
+                    player.play(_last_until(timer_s))
+                    yield from self._read_at(timer_s)
+                    continue
+                player.play(stop_us - 1)
+                self._pace.wait(stop_us / 1_000_000)
+                self._clock.move_to(stop_us / 1_000_000)
+                player.play(stop_us)
                 yield from self._taken()
         yield from self._begun()
-        yield from self._moved(player.at_us / 1_000_000)
+        while (timer_s := self._clock.due_at) is not None and timer_s <= player.at_us / 1_000_000:
+            yield from self._read_at(timer_s)
 
     def _begun(self) -> Iterator[BookUpdate]:
         """Read all views for the first time, once the state at the start was played."""
@@ -113,11 +122,14 @@ class PastPlayer(Player):
             self._queue.add(self._unread.pop(0))
         yield from self._taken()
 
-    def _moved(self, until_s: float) -> Iterator[BookUpdate]:
-        """Move the clock, and read views at the ends of their intervals."""
-        while (timer_s := self._clock.due_at) is not None and timer_s < until_s:
-            self._pace.wait(timer_s)
-            self._clock.move_to(timer_s)
-            yield from self._taken()
-        self._pace.wait(until_s)
-        self._clock.move_to(until_s)
+    def _read_at(self, timer_s: float) -> Iterator[BookUpdate]:
+        """Read the views whose interval ends."""
+        self._pace.wait(timer_s)
+        self._clock.move_to(timer_s)
+        yield from self._taken()
+
+
+def _last_until(time_s: float) -> int:
+    """Return the last microsecond that is not after a time."""
+    at_us = round(time_s * 1_000_000)
+    return at_us if at_us / 1_000_000 <= time_s else at_us - 1

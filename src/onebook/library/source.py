@@ -725,6 +725,10 @@ class Wiring:
         else:
             self._sources.pop(instrument, None)
 
+    def awaits(self, instrument: Instrument) -> bool:
+        """Return whether a reader is to be notified of the next change of a book."""
+        return any(source.clean for source in self._sources.get(instrument, ()))
+
     def stop(self) -> None:
         """Remove the callbacks."""
         if self._guard is not None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
+from onebook.archive.kept import KeptRows
 from onebook.books import Books
 from onebook.clock import Clock, iso_us, us_of_iso
 from onebook.errors import HistoryNotFound, HistoryUnavailable, InvalidRequest, OnebookError
@@ -97,6 +98,7 @@ class PastBooks:
         self._stamp = stamp
         self._threads = ThreadPoolExecutor(READS_MAX, "past")
         self._open: set[Future[Any]] = set()
+        self._kept = KeptRows()
 
     def close(self) -> None:
         """Cancel the reads that have not begun."""
@@ -213,12 +215,12 @@ class PastBooks:
     def _book(self, key: StreamKey, at_us: int, message_id: str | int | float | None) -> bytes:
         # pyarrow is an extra
         from onebook.archive.folder import HistoryFolder
-        from onebook.archive.reader import books_at
+        from onebook.archive.reader import kept_books_at
 
         folder, books = HistoryFolder(self.root), Books()
         exchanges = sorted({exchange_of(each) for each in key.exchanges})
         for symbol in symbols_of(key):
-            for book in books_at(folder, symbol, at_us, exchanges).books:
+            for book in kept_books_at(folder, symbol, at_us, exchanges, self._kept):
                 books.adopt(book)
 
         instruments = {

@@ -1,7 +1,8 @@
 """A view of the past, played as live: the streams, pacing and messages of the present.
 
 A play has its own books, clock and `Streams`, so that numbers, deltas, statuses and intervals
-follow the same rules as those of live books. Only `load` reads files; it may run in a thread.
+follow the same rules as those of live books. Between two moments at which the view may change, all
+books are played in one go. Only `load` reads files; it may run in a thread.
 """
 
 from collections.abc import Callable
@@ -58,6 +59,7 @@ class Play:
             stamp=stamp,
             guarded=False,
         )
+        self._loading = False  # in a thread, which alone may use the player
         self.stream: Stream | None = None  # after the state at the start was played
 
     @property
@@ -72,17 +74,19 @@ class Play:
 
     def load(self) -> bool:
         """Read the next window of the history; return False at its present end."""
-        has_more = self._player.load()
-        _ = self._player.due_us  # orders the window here, not in the event loop
-        return has_more
+        self._loading = True
+        try:
+            return self._player.load()
+        finally:
+            self._loading = False
 
     @property
     def due_us(self) -> int | None:
-        """The next moment at which anything happens in this window; None if nothing does."""
-        changes_us, timer_s = self._player.due_us, self._clock.due_at
-        if changes_us is None:
+        """The next moment at which the view may change in this window; None if it does not."""
+        stop_us, timer_s = self._player.stop_us(self._streams.awaits), self._clock.due_at
+        if stop_us is None:
             return None
-        return changes_us if timer_s is None else min(changes_us, round(timer_s * 1_000_000))
+        return stop_us if timer_s is None else min(stop_us, round(timer_s * 1_000_000))
 
     def advance(self) -> None:
         """Go to `due_us`: the ends of intervals first, and then what was received."""
@@ -90,20 +94,26 @@ class Play:
         if due_us is None:
             return
         self._begin(due_us)
+        self._player.play(due_us - 1)
         now_s, timer_s = due_us / 1_000_000, self._clock.due_at
         if timer_s is not None and round(timer_s * 1_000_000) <= due_us:
             now_s = max(now_s, timer_s)  # within the same microsecond
         self._clock.move_to(now_s)
         if self._player.due_us == due_us:
-            self._player.step()
+            self._player.play(due_us)
             self._begin(due_us + 1)
             self._clock.move_to(self._clock.now_s)  # publish what has no interval
 
-    def resend(self) -> bytes:
-        """Return the whole book, merged now."""
+    def resend(self, now_us: int, message_id: str | int | float | None) -> bytes:
+        """Return the whole book, merged at a moment within what was read."""
         assert self.stream is not None
+        due_us = None if self._loading else self.due_us
+        until_us = self.at_us if due_us is None else min(now_us, due_us - 1)
+        if until_us > self.at_us:
+            self._player.play(until_us)
+            self._clock.move_to(until_us / 1_000_000)
         self._streams.publish_now(self.stream)
-        return self.stream.full()
+        return self.stream.full_for(message_id)
 
     def close(self) -> None:
         """Stop the timers."""

@@ -288,6 +288,10 @@ class Streams:
         if waiting:
             self._wake(waiting, self._clock.monotonic())
 
+    def awaits(self, instrument: Instrument) -> bool:
+        """Return whether the next change of a book makes a stream due."""
+        return any(stream.due is None for stream in self._clean.get(instrument, ()))
+
     def _status_changed(self, book: LiveBook) -> None:
         """Notify subscribers of a book's changed health or mark; leaving live publishes at once."""
         instrument = book.instrument

@@ -89,7 +89,7 @@ class BookTape:
         return taken
 
     def columns(self, first: int, offset_us: int, last_us: int, end_us: int) -> TapeColumns:
-        """Return the messages and their rows.
+        """Return the messages and their rows; the tape takes nothing more.
 
         Args:
             first: The number of the first message.
@@ -97,6 +97,7 @@ class BookTape:
             last_us: The time before which no message is.
             end_us: The time after which no message is.
         """
+        self.full = True
         columns = [array(code) for code in COLUMN_CODES[:14]]
         starts = columns[12:]
         levels = [(array("q"), array("q")) for _ in starts]
