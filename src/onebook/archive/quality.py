@@ -279,16 +279,18 @@ def _best_prices(
         if before is not None and before.run == interval.run:
             known.insert(0, before)
         stop = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
-        begins = [max(each.at_us - hour_us - 1, 0) // SECOND_US for each in known]
-        shown = bytearray(HOUR_S)  # 1 in each second at whose end the book is shown
-        for state, begin, end in zip(known, begins, [*begins[1:], stop], strict=False):
-            shown[begin:end] = bytes([state[-2:] == SHOWN]) * (end - begin)
         found = of_runs.get(interval.run, [])
+        last = HourPrices([None] * HOUR_S, [None] * HOUR_S)  # whether the book is shown or not
         ends = [*(each[0] for each in found[1:]), stop]
         for (second, bid, ask), end in zip(found, ends, strict=False):
-            for at in range(second, min(end, stop)):
-                if shown[at]:
-                    prices.bids[at], prices.asks[at] = bid, ask
+            last.bids[second:end] = [bid] * (end - second)
+            last.asks[second:end] = [ask] * (end - second)
+        first = found[0][0] if found else stop
+        begins = [max(each.at_us - hour_us - 1, 0) // SECOND_US for each in known]
+        for state, begin, end in zip(known, begins, [*begins[1:], stop], strict=False):
+            if state[-2:] == SHOWN:
+                shown = slice(max(begin, first), min(end, stop))
+                prices.bids[shown], prices.asks[shown] = last.bids[shown], last.asks[shown]
     return prices
 
 
