@@ -182,6 +182,25 @@ async def test_a_book_that_is_probably_another_coin_crosses_nothing(tmp_path: Pa
     assert found["gate", 0]["outages"] == {"identity_conflict": (1, 3_600)}
 
 
+async def test_a_book_of_one_of_two_runs_is_measured(tmp_path: Path) -> None:
+    """A run that begins within the hour does not have a book that was closed before."""
+    day = Day(tmp_path)
+    await day.recorder.begin()
+    for each in (OKX, GATE):
+        day.books.open(each)
+        day.fill(each, "100", "101")
+    await day.until(600)
+    day.books.close(GATE)
+    day.recorder.pause()
+    await day.recorder.begin()
+    await day.until(3_601)
+    assert day.recorder.closing is not None
+    await asyncio.wrap_future(day.recorder.closing)
+    found = rows(tmp_path)
+    assert (found["okx", 0]["live_s"], found["gate", 0]["live_s"]) == (3_600, 600)
+    assert found["okx", 0]["compared_s"] == found["gate", 0]["compared_s"] == 600
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_live_time_of_random_books(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)

@@ -1,5 +1,6 @@
 """The columns of an hour or a day before a past moment: which books are requested, and when."""
 
+import re
 from typing import Any
 
 from web.in_node import needs_node, run
@@ -47,6 +48,25 @@ def ends_before(until_ms: int) -> list[int]:
     """When the columns end, newest first: at multiples of their length, the last at the moment."""
     start = until_ms // COLUMN_MS * COLUMN_MS
     return [until_ms, *(start - at * COLUMN_MS - 1 for at in range(COLUMNS - 1))]
+
+
+async def test_what_is_not_recorded_is_said_with_the_next_recorded_times() -> None:
+    """Near the moment, else the ends of the history, else how to find them."""
+    at, ends = 5 * HOUR_MS, {"first": HOUR_MS, "last": 9 * HOUR_MS}
+    near = [[HOUR_MS, 2 * HOUR_MS], [2 * HOUR_MS, 4 * HOUR_MS], [6 * HOUR_MS, 9 * HOUR_MS]]
+    cases = {
+        ": it is recorded until TIME and again from TIME on": (near, at, ends),
+        ": it is recorded until TIME": (near[:2], at, ends),
+        ": it is recorded from TIME on": (near[2:], at, ends),
+        "; choose a longer time to see when it is": ([], at, ends),
+        ": the history begins on TIME": ([], 0, ends),
+        ": the history ends on TIME": ([], 10 * HOUR_MS, ends),
+    }
+    script = "return given.cases.map((each) => unrecorded('BTC/USDT on okx', ...each));"
+    said = await run("past.js", "unrecorded", script, {"cases": [*cases.values()]})
+    assert [re.sub(r"Jan 1, \d\d:00:00", "TIME", each) for each in said] == [
+        f"Nothing of BTC/USDT on okx is recorded then{each}." for each in cases
+    ]
 
 
 async def test_each_column_is_requested_once_newest_first_and_a_few_at_a_time() -> None:

@@ -139,7 +139,13 @@ async def test_the_page_goes_back_in_time_and_plays_into_the_present(
 
         # What was not recorded is said, and no book is shown.
         await choose(page, seconds[0] - GAP_S / 2)
-        await page.until(f"/recorded again from/.test({text('.past-said')})")
+        sentence = "recorded then: it is recorded until .* and again from .* on"
+        await page.until(f"/^Nothing of BTC.USDT is {sentence}.$/.test({text('.past-said')})")
+        assert await page.run(f"[{text('.history-text')}, {text('.heat-text')}]") == ["", ""]
+        hidden = "(({ scrollHeight: all, clientHeight }) => all - clientHeight)"
+        for width in (390, 1366):
+            await resize(page, width)
+            assert await page.run(f"{hidden}(document.querySelector('.past-said'))") == 0
         said = f"[{text('.past-time')}, {text('.best-bid')}, {text('.spread')}]"
         assert await page.run(said) == ["Not recorded", "—", "not recorded"]
         assert (await page.run(SPOKEN)).endswith(", not recorded")
@@ -306,6 +312,6 @@ async def test_axe_finds_no_violation_in_the_past_and_everything_fits(
             # Moments that are not recorded, and those that are, have bars of one height.
             height = await page.run(f"{past}.offsetHeight")
             await choose(page, seconds[0] - GAP_S / 2)
-            await page.until(f"/recorded again from/.test({text('.past-said')})")
+            await page.until(f"/ and again from/.test({text('.past-said')})")
             assert await page.run(f"{past}.offsetHeight") == height
             await asyncio.sleep(0)

@@ -6,7 +6,6 @@ start of an hour is that at the end of the hour before.
 
 import json
 import time
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -19,18 +18,14 @@ import pyarrow.parquet as pq
 
 from onebook.archive.format import (
     HOUR_US,
-    KINDS,
     SCHEMA,
     HistoryKind,
     Interval,
-    codes,
     file_name,
     hour_folder,
-    integers,
 )
 from onebook.archive.stores import FileStore
 from onebook.clock import iso_ms
-from onebook.core import TapeKind
 from onebook.model import Health, Reason
 
 VERSION: Final = 2
@@ -70,12 +65,13 @@ QUALITY_SCHEMA: Final = pa.schema(
 )
 CHANGES: Final = pa.array([HistoryKind.SNAPSHOT, HistoryKind.DELTA, HistoryKind.TOP], pa.string())
 STATES: Final = pa.array([HistoryKind.KEYFRAME, HistoryKind.HEALTH], pa.string())
+PRICED: Final = pa.array(
+    [HistoryKind.KEYFRAME, HistoryKind.SNAPSHOT, HistoryKind.DELTA], pa.string()
+)
 STATE_COLUMNS: Final = ["run", "kind", "received", "audits", "health", "reason"]
 MEASURED: Final = (
     "exchange", "symbol", *STATE_COLUMNS, "exchange_time", "price_scale", "best_bid", "best_ask",
 )  # fmt: skip
-LEVELS: Final = (TapeKind.KEYFRAME, TapeKind.SNAPSHOT, TapeKind.DELTA)
-HAS_LEVELS: Final = bytes(code in LEVELS for code in range(256))  # to translate kinds with
 SHOWN: Final = (str(Health.LIVE), None)  # health and reason of a book that is shown
 
 
@@ -132,7 +128,8 @@ def measured(
         before = _last_state(files, earlier)
         states = _states(table)
         rows.append(_measured_book(table, states, hour_us, coverage, before))
-        prices.append(_best_prices(table, states, hour_us, coverage, before, pace))
+        prices.append(_best_prices(table, states, hour_us, coverage, before))
+        pace.rest()
     found += _with_crossings(rows, prices)
     found.sort(key=lambda row: (row["exchange"], row["symbol"]))
     return pa.Table.from_pylist(found, schema=QUALITY_SCHEMA)
@@ -238,7 +235,7 @@ def _spans(
     """Yield each state of an interval with the one before, its start and its end."""
     known = [*carried, *states]
     ends = [*(each.at_us for each in known[1:]), interval.end_us]
-    for at, (state, until_us) in enumerate(zip(known, ends, strict=True)):
+    for at, (state, until_us) in enumerate(zip(known, ends, strict=False)):
         start_us = max(state.at_us, interval.start_us)
         end_us = min(until_us, interval.end_us)
         if end_us >= start_us:
@@ -273,34 +270,47 @@ def _best_prices(
     hour_us: int,
     coverage: Iterable[Interval],
     before: RecordedHealth | None,
-    pace: _Pace,
 ) -> HourPrices:
     """Return the best prices of a book at the end of each second of the hour."""
     prices = HourPrices([None] * HOUR_S, [None] * HOUR_S)
-    runs, received, bids, asks = (
-        integers(rows[name], pa.int64()) for name in ("run", "received", "best_bid", "best_ask")
-    )
-    scales = integers(rows["price_scale"], pa.int8())
-    priced = bytes(codes(rows["kind"], KINDS)).translate(HAS_LEVELS)
+    of_runs = _last_prices(rows, hour_us)
     for interval in coverage:
         known = [each for each in states if each.run == interval.run]
         if before is not None and before.run == interval.run:
             known.insert(0, before)
-        begins = [each.at_us for each in known]
-        place = bisect_left(runs, interval.run)
-        stop, end = place, bisect_right(runs, interval.run)
-        for second in range(HOUR_S):
-            at_us = hour_us + (second + 1) * SECOND_US
-            if at_us > interval.end_us:
-                break
-            stop = bisect_right(received, at_us, stop, end)
-            last = priced.rfind(1, place, stop)
-            state = bisect_right(begins, at_us) - 1
-            if last >= 0 and state >= 0 and known[state][-2:] == SHOWN:
-                unit = 10.0 ** scales[last]
-                prices.bids[second] = bids[last] / unit if bids[last] else None
-                prices.asks[second] = asks[last] / unit if asks[last] else None
-            pace.rest()
+        stop = min((interval.end_us - hour_us) // SECOND_US, HOUR_S)
+        found = of_runs.get(interval.run, [])
+        last = HourPrices([None] * HOUR_S, [None] * HOUR_S)  # whether the book is shown or not
+        ends = [*(each[0] for each in found[1:]), stop]
+        for (second, bid, ask), end in zip(found, ends, strict=False):
+            last.bids[second:end] = [bid] * (end - second)
+            last.asks[second:end] = [ask] * (end - second)
+        first = found[0][0] if found else stop
+        begins = [max(each.at_us - hour_us - 1, 0) // SECOND_US for each in known]
+        for state, begin, end in zip(known, begins, [*begins[1:], stop], strict=False):
+            if state[-2:] == SHOWN:
+                shown = slice(max(begin, first), min(end, stop))
+                prices.bids[shown], prices.asks[shown] = last.bids[shown], last.asks[shown]
+    return prices
+
+
+def _last_prices(
+    rows: pa.Table, hour_us: int
+) -> dict[int, list[tuple[int, float | None, float | None]]]:
+    """Return, by run, the last best prices of each second of the hour in which some came."""
+    priced = pc.is_in(rows["kind"].cast(pa.string()), PRICED)
+    found = rows.select(["run", "best_bid", "best_ask", "price_scale"])
+    since_us = pc.subtract(rows["received"].cast(pa.int64()), pa.scalar(hour_us + 1, pa.int64()))
+    found = found.append_column("second", pc.divide(since_us, pa.scalar(SECOND_US, pa.int64())))
+    found = found.filter(priced)
+    later, earlier = found.slice(1), found.slice(0, max(len(found) - 1, 0))
+    ends = pc.or_(*(pc.not_equal(later[name], earlier[name]) for name in ("run", "second")))
+    last = [*pc.indices_nonzero(ends).to_pylist(), *([len(found) - 1] if len(found) else [])]
+    prices: dict[int, list[tuple[int, float | None, float | None]]] = {}
+    for row in found.take(pa.array(last, pa.int64())).to_pylist():
+        unit = 10.0 ** row["price_scale"]
+        bid, ask = (row[side] and row[side] / unit for side in ("best_bid", "best_ask"))
+        prices.setdefault(row["run"], []).append((row["second"], bid, ask))
     return prices
 
 

@@ -3,7 +3,7 @@
 // that another moment requests only those that it adds.
 
 import { readBook } from "./book.js";
-import { viewOf } from "./past.js";
+import { NOT_RECORDED, viewOf } from "./past.js";
 
 // Times before a moment that the charts can show. The shortest one is played, a column a second (backfill.js).
 export const ZOOMS = [
@@ -13,7 +13,6 @@ export const ZOOMS = [
 ];
 const OPEN_MAX = 3; // requests of the page at a time; a connection may have eight
 const KEPT_MAX = 600; // columns
-const NOT_RECORDED = "history_not_found";
 
 let open = 0; // requests of all panels
 const waiting = []; // functions that begin one

@@ -139,7 +139,7 @@ export class Panel {
       begin: () => this.#leavePresent(),
       end: () => this.#return(),
       show: (...given) => this.#showPast(...given),
-      none: (text) => (this.members.none(), this.#forget(text)),
+      none: (text) => (this.members.none(), this.#turn(this.past.atMs), this.#forget(text)),
       rest: () => this.#fillPast(),
       play: (options) => this.#play(options),
       playPart: (options) => subscriptions.subscribe(options),

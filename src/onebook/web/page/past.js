@@ -6,6 +6,7 @@
 
 import { View } from "../client/onebook.js";
 import { now } from "./clock.js";
+import { listOf } from "./format.js";
 import { hide, mark, write } from "./write.js";
 
 // Ranges of the slider in seconds, with the step of an arrow key.
@@ -18,8 +19,10 @@ const REST_MS = 500; // without another moment, before the other cards are reque
 const REFRESH_MS = 30_000; // minimum between two requests for the recorded times, which grow
 const REFRESH_SHARE = 0.01; // of the slider's range, which is when the growth is seen
 const SVG = "http://www.w3.org/2000/svg";
+export const NOT_RECORDED = "history_not_found";
 const LEAST_PX = 3; // of a recorded time on the track, of a thousand
 const written = new Intl.DateTimeFormat("en", { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false, timeZoneName: "short" });
+const short = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
 export class Past {
   active = false; // whether the panel shows the past
@@ -40,6 +43,7 @@ export class Past {
   #asked = new Set(); // unanswered requests for their books
   #times = null; // the recorded times of the slider's range
   #timesMs = -Infinity; // when they were requested
+  #loading = null; // the last request for them
   #span = SPANS.find(([seconds]) => seconds === SPAN_USUAL);
 
   /**
@@ -189,7 +193,8 @@ export class Past {
         const reply = await this.request(this.#site.options(), atMs);
         if (this.active && !this.playing) this.#show(reply, atMs);
       } catch (error) {
-        if (this.active && !this.playing && !this.#wanted) this.#missing(error.message);
+        const text = error.code === NOT_RECORDED ? await this.#absence(atMs) : "";
+        if (this.active && !this.playing && !this.#wanted) this.#missing(text || error.message);
       }
       if (this.#wanted) await new Promise((done) => setTimeout(done, ASK_EVERY_MS));
     }
@@ -218,6 +223,16 @@ export class Past {
     this.#site.none("not recorded");
     this.#write();
     this.#say(text);
+  }
+
+  /** Say that the chosen books are not recorded at a moment, and when they are; "" if the recorded times are unknown. */
+  async #absence(atMs) {
+    await this.#loading;
+    if (!this.#times) return "";
+    const { symbol, exchanges } = this.#site.options();
+    const some = exchanges === "all" ? this.#times.recorded : exchanges.flatMap((name) => this.#times.exchanges.get(name) ?? []);
+    const on = exchanges === "all" ? "" : ` on ${listOf(exchanges)}`;
+    return unrecorded(`${symbol}${on}`, some, atMs, this.#times);
   }
 
   /** Request the other cards. */
@@ -376,7 +391,11 @@ export class Past {
 
   // Recorded times
 
-  async #load() {
+  #load() {
+    return (this.#loading = this.#readTimes());
+  }
+
+  async #readTimes() {
     this.#timesMs = now();
     const [low, high] = [Number(this.#slider.min), Number(this.#slider.max)].map((each) => each * 1_000);
     try {
@@ -385,6 +404,7 @@ export class Past {
       // Within whole milliseconds: the times have microseconds.
       const spans = (list) => list.map(({ from, to }) => [Date.parse(from) + 1, Date.parse(to)]);
       this.#times = {
+        first: found.first === null ? null : Date.parse(found.first),
         last: found.last === null ? null : Date.parse(found.last),
         recorded: spans(found.recorded),
         exchanges: new Map(Object.entries(found.exchanges).map(([name, list]) => [name, spans(list)])),
@@ -406,6 +426,23 @@ export class Past {
       return rect;
     }));
   }
+}
+
+/**
+ * The sentence that nothing of a book is recorded at a moment, and from when it is. `spans` are its recorded times near the
+ * moment, `first` and `last` the ends of the whole history.
+ */
+export function unrecorded(book, spans, atMs, { first, last }) {
+  const until = Math.max(...spans.map(([, to]) => to).filter((to) => to < atMs));
+  const from = Math.min(...spans.map(([since]) => since).filter((since) => since > atMs));
+  const recorded = [];
+  if (until > -Infinity) recorded.push(`until ${short.format(until)}`);
+  if (from < Infinity) recorded.push(`${recorded.length ? "again " : ""}from ${short.format(from)} on`);
+  let when = "; choose a longer time to see when it is";
+  if (recorded.length) when = `: it is recorded ${recorded.join(" and ")}`;
+  else if (first !== null && atMs < first) when = `: the history begins on ${short.format(first)}`;
+  else if (last !== null && atMs > last) when = `: the history ends on ${short.format(last)}`;
+  return `Nothing of ${book} is recorded then${when}.`;
 }
 
 /** The view of a reply, null if its checksum is wrong. */
