@@ -76,7 +76,16 @@ async def test_merged_segments_are_read_and_closed(
 
 
 @pytest.mark.parametrize("merged", [False, True])
-async def test_a_segment_of_an_earlier_build_is_named(tmp_path: Path, merged: bool) -> None:
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        (None, "was written by an earlier build$"),
+        ({segments.HEADER: b"[1, [[1]]]"}, "is damaged: Expected `str`"),
+    ],
+)
+async def test_a_segment_of_another_form_is_named(
+    tmp_path: Path, merged: bool, metadata: dict[bytes, bytes] | None, words: str
+) -> None:
     world = World(tmp_path, 5)
     await world.recorder.begin()
     world.open()
@@ -85,13 +94,13 @@ async def test_a_segment_of_an_earlier_build_is_named(tmp_path: Path, merged: bo
     if merged:
         folder.merge_segments(hour_us)
     path = folder.segments(hour_us)[0].path
-    messages = ipc.open_file(pa.memory_map(str(path))).read_all().replace_schema_metadata(None)
+    messages = ipc.open_file(pa.memory_map(str(path))).read_all().replace_schema_metadata(metadata)
     with ipc.new_file(path.with_suffix(".new"), messages.schema) as writer:
         writer.write_table(messages)
     path.with_suffix(".new").rename(path)
-    with pytest.raises(ValueError, match=f"^{path.name} was written by an earlier build$"):
+    with pytest.raises(ValueError, match=f"^{path.name} {words}"):
         folder.rows([hour_us], SYMBOL, hour_us, hour_us + HOUR_US)
-    with pytest.raises(ValueError, match="by an earlier build"):
+    with pytest.raises(ValueError, match=words):
         folder.close_hour(hour_us)
     assert path.exists()
 

@@ -354,7 +354,10 @@ def _header(schema: pa.Schema, path: Path) -> Header:
     content = (schema.metadata or {}).get(HEADER)
     if content is None:
         raise ValueError(f"{path.name} was written by an earlier build")
-    return msgspec.json.decode(content, type=Header)
+    try:
+        return msgspec.json.decode(content, type=Header)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from error
 
 
 def _batch(columns: TapeColumns) -> pa.RecordBatch:
