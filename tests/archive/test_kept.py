@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from archive.world import NAMES, SYMBOL, World, closed_hours, run
+from archive.world import EPOCH_US, NAMES, SYMBOL, World, closed_hours, run
 from onebook.archive import kept as kept_module
 from onebook.archive.folder import HistoryFolder
+from onebook.archive.format import HOUR_US
 from onebook.archive.kept import KeptRows
 from onebook.archive.reader import books_at, kept_books_at
 from onebook.books import Books
@@ -69,6 +70,22 @@ async def test_kept_rows_of_an_open_hour_have_nothing_newer(tmp_path: Path) -> N
         await run(world, 20)
         with pytest.raises(HistoryMissing):
             kept_books_at(folder, SYMBOL, stopped + 9_000_000, NAMES, kept)
+
+
+async def test_kept_rows_do_not_hold_a_file_of_the_open_hour(tmp_path: Path) -> None:
+    world = World(tmp_path, 4)
+    async with AsyncExitStack() as stack:
+        stack.push_async_exit(world.recorder)
+        await world.recorder.begin()
+        world.open()
+        await run(world, 200)
+        world.recorder.folder.merge_segments(EPOCH_US // HOUR_US * HOUR_US)
+        kept = KeptRows()
+        kept_books_at(HistoryFolder(tmp_path), SYMBOL, world.live[-100][0], NAMES, kept)
+        for name in NAMES:
+            rows = kept.get(SYMBOL, name)
+            assert rows is not None
+            assert rows.get_total_buffer_size() < 1.1 * rows.nbytes
 
 
 async def test_the_rows_read_longest_ago_are_dropped_beyond_the_limit(tmp_path: Path) -> None:

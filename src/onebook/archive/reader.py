@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePosixPath
 
+import pyarrow as pa
 from msgspec import Struct
 
 from onebook.archive.folder import LOOK_BACK_US, HistoryFolder
@@ -63,7 +64,9 @@ def kept_books_at(
             replays[exchange] = replay
     missing = [each for each in exchanges if each not in replays]
     if missing:
-        for exchange, rows in folder.rows(hours, symbol, None, at_us, missing).items():
+        for exchange, found in folder.rows(hours, symbol, None, at_us, missing).items():
+            # A copy, because rows of the open hour are a part of a whole file.
+            rows = pa.concat_tables([found, found.slice(0, 0)]).combine_chunks()
             kept.put(symbol, exchange, rows)
             replays[exchange] = BookReplay(rows, interval.run)
     return _played(replays, symbol, at_us)
