@@ -29,7 +29,7 @@ class Messages:
     def status(self, stream: Any, payload: bytes) -> None:
         self.statuses.append(json.loads(payload))
 
-    def flush(self) -> None:
+    def flush(self, ends_at: float) -> None:
         pass
 
 
