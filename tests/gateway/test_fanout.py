@@ -55,7 +55,8 @@ async def test_plain_and_compressed_clients_of_a_view_get_the_same_text(node, ke
         assert await plain.socket.recv() == await packed.socket.recv()
 
 
-async def test_several_streams_of_one_tick_are_one_write(node, key):
+async def test_several_streams_of_one_tick_are_one_write(node, key, monkeypatch):
+    monkeypatch.setattr(streams, "PUBLISHING_MAX_S", 60.0)  # one tick, however slow the machine
     async with node.client(key) as client:
         for symbol in (SYMBOL, "ETH/USDT"):
             node.snapshot("okx", symbol=symbol)

@@ -130,6 +130,8 @@ class HistoryFolder:
     def lock(self) -> bool:
         """Become the only recorder of this folder; return whether it succeeded.
 
+        Files that were not completed are deleted, and segments of earlier builds are converted.
+
         Raises:
             OSError: The folder cannot be written.
         """
@@ -141,7 +143,19 @@ class HistoryFolder:
         self._lock = descriptor
         for path in self.root.rglob("*.partial"):
             path.unlink()
+        for path in self.root.glob("open/*/*-*-*-*-*.arrow"):
+            with suppress(ValueError):  # a damaged one is reported when its hour is closed
+                self._convert(path)
         return True
+
+    @staticmethod
+    def _convert(path: Path) -> None:
+        """Write a segment of an earlier build as a merged one of this build."""
+        messages = segments.read_earlier(path)
+        if messages is not None:
+            header, batches = segments.merged([messages])
+            with _complete(path) as file:
+                segments.write(file, header, batches)
 
     @property
     def locked(self) -> bool:

@@ -270,6 +270,30 @@ def read_small(
     yield from _books(header, header.places, dict(enumerate(batches)))
 
 
+def read_earlier(path: Path) -> Messages | None:
+    """Read a segment of an earlier build, which had a column for everything; None if it is not one.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is damaged.
+    """
+    reader = ipc.open_file(pa.memory_map(str(path)))
+    if HEADER in (reader.schema.metadata or {}):
+        return None
+    messages = reader.read_all()
+    pairs = [*zip(*(messages[name].to_pylist() for name in ("exchange", "symbol")), strict=True)]
+    numbers = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
+    book = pa.array([numbers[pair] for pair in pairs], INT32)
+    messages = messages.append_column("book", book)
+    place = messages.schema.get_field_index("updated")
+    messages = messages.set_column(place, "updated", messages["updated"].cast(INT64))
+    stated = messages.filter(pc.is_valid(messages["health"]))
+    states = zip(*(stated[name].to_pylist() for name in RecordedState._fields), strict=True)
+    header = Header(Segment.at(path).run, [*numbers], [RecordedState(*each) for each in states])
+    columns = [joined_array(messages[name]) for name in MESSAGES.names]
+    return Messages(header, pa.RecordBatch.from_arrays(columns, schema=MESSAGES))
+
+
 def books_in(segment: Segment) -> set[tuple[str, str]]:
     """Return exchange and symbol of each book in a segment.
 
@@ -353,7 +377,9 @@ def _wanted(
 def _header(schema: pa.Schema, path: Path) -> Header:
     content = (schema.metadata or {}).get(HEADER)
     if content is None:
-        raise ValueError(f"{path.name} was written by an earlier build")
+        raise ValueError(
+            f"{path.name} was written by an earlier build; the recorder converts it when it starts"
+        )
     try:
         return msgspec.json.decode(content, type=Header)
     except msgspec.DecodeError as error:
